@@ -1,0 +1,236 @@
+//! Runs, what they were asked to do, and how they end.
+
+use mcode_ids::{InputId, RunId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::Part;
+
+/// How a run ended, or where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// The agent is at work.
+    Running,
+    /// The agent waits for an approval or an answer.
+    Waiting,
+    /// The model stopped by itself.
+    Done,
+    /// It could not go on; the error says why.
+    Failed,
+    /// The user cancelled.
+    Cancelled,
+    /// The daemon ended while it ran.
+    Interrupted,
+}
+
+impl RunStatus {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Who has to do something about an error; decides a client's exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunErrorKind {
+    /// The run itself did not reach its end (exit 1).
+    Run,
+    /// Wrong request (exit 2).
+    Usage,
+    /// Wrong or missing configuration (exit 3).
+    Config,
+    /// Permission was refused or nobody could give it (exit 4).
+    Permission,
+    /// The model or its provider failed (exit 5).
+    Model,
+    /// A budget, step or token limit was reached (exit 7).
+    Limit,
+    /// The time limit was reached (exit 124).
+    Timeout,
+    /// Cancelled or interrupted (exit 130).
+    Interrupted,
+    /// A fault of ours (exit 70).
+    Internal,
+}
+
+impl RunErrorKind {
+    /// The exit status of a client whose run ended this way.
+    #[must_use]
+    pub const fn exit_code(self) -> i32 {
+        match self {
+            Self::Run => 1,
+            Self::Usage => 2,
+            Self::Config => 3,
+            Self::Permission => 4,
+            Self::Model => 5,
+            Self::Limit => 7,
+            Self::Timeout => 124,
+            Self::Interrupted => 130,
+            Self::Internal => 70,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Usage => "usage",
+            Self::Config => "config",
+            Self::Permission => "permission",
+            Self::Model => "model",
+            Self::Limit => "limit",
+            Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Why a run did not end well, for people and scripts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError {
+    /// Who has to act.
+    pub kind: RunErrorKind,
+    /// A stable name, such as `MODEL_OVERLOADED`.
+    pub reason: String,
+    /// What failed, on what.
+    pub message: String,
+    /// What to do next; may be empty.
+    pub hint: String,
+}
+
+/// When an input that arrives during a run is given to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// Before the next step of the running turn.
+    Steer,
+    /// As a turn of its own, when the running turn has ended.
+    Queue,
+}
+
+/// Something the user said that waits for its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueuedInput {
+    /// Names it, so that it can be taken back.
+    pub input_id: InputId,
+    /// When it is given.
+    pub delivery: Delivery,
+    /// What was said.
+    pub parts: Vec<Part>,
+}
+
+/// What is done about tool calls that no rule decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalPolicy {
+    /// Ask, and wait for whoever answers.
+    #[default]
+    Ask,
+    /// Refuse without asking.
+    Deny,
+    /// Allow without asking; deny rules still hold.
+    All,
+}
+
+/// How much the model thinks before it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingLevel {
+    /// Not at all, where the model allows that.
+    Off,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    Xhigh,
+}
+
+/// Limits of a run; `None` is no limit beyond the daemon's own.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RunLimits {
+    /// Most steps (model requests).
+    pub max_steps: Option<u32>,
+    /// Most tokens in and out together.
+    pub max_tokens: Option<u64>,
+    /// Most US dollars.
+    pub max_cost_usd: Option<f64>,
+    /// Most milliseconds from start to end.
+    pub max_time_ms: Option<u64>,
+}
+
+/// What a run was asked to be. Secrets and the client's environment are not part of it: they are never stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunOptions {
+    /// `provider/model`.
+    pub model: String,
+    /// `build`, `plan` or `explore`.
+    pub mode: String,
+    /// How much to think; `None` is the model's own default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
+    /// What to do about undecided tool calls.
+    pub approval: ApprovalPolicy,
+    /// Whether somebody is there to answer approvals and questions.
+    pub interactive: bool,
+    /// Limits.
+    #[serde(default)]
+    pub limits: RunLimits,
+    /// Where the client stands: an absolute path.
+    pub cwd: String,
+    /// Further folders the run may work in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_dirs: Vec<String>,
+    /// A JSON Schema that the final answer has to satisfy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Value>,
+}
+
+/// A run as the fold knows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Its id.
+    pub run_id: RunId,
+    /// What it was asked to be.
+    pub options: RunOptions,
+    /// How it stands.
+    pub status: RunStatus,
+    /// When it began, milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// When it ended.
+    pub ended_at_ms: Option<i64>,
+    /// Why it did not end well.
+    pub error: Option<RunError>,
+    /// Steps begun.
+    pub steps: u32,
+    /// What it cost.
+    pub usage: crate::usage::Usage,
+}
+
+impl RunRecord {
+    /// The exit status of a client that waited for it: `None` while it goes on.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        match (self.status, &self.error) {
+            (RunStatus::Running | RunStatus::Waiting, _) => None,
+            (RunStatus::Done, None) => Some(0),
+            (_, Some(error)) => Some(error.kind.exit_code()),
+            (RunStatus::Cancelled | RunStatus::Interrupted, None) => Some(RunErrorKind::Interrupted.exit_code()),
+            (RunStatus::Failed, None) => Some(RunErrorKind::Run.exit_code()),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the agent knows of models: requests, streams, errors, catalogue entries, and the policy of retries.
+//!
+//! A [`ModelProvider`] makes exactly one attempt at a request and streams what comes. Whether to try again is decided
+//! by [`retry`] and done by the agent, which records it. History is made fit for any wire by [`history`]; the wires
+//! themselves live in `mcode-providers`. Absent on purpose: HTTP, keys at rest, prompts.
+
+pub mod catalog;
+pub mod error;
+pub mod history;
+pub mod request;
+pub mod retry;
+pub mod stream;
+
+pub use catalog::{ModelInfo, ModelRef, Pricing, ThinkingForm, Wire};
+pub use error::{ModelError, ModelErrorKind};
+pub use request::{Access, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
+pub use stream::{ModelProvider, ModelStream, Response, StopReason, StreamEvent};

@@ -1,0 +1,14 @@
+//! The one reader of time, randomness, environment variables and the working directory.
+//!
+//! Everything else takes these as inputs, so tests decide them. [`Clock`] and [`IdGen`] have one real and one
+//! scripted implementation; [`Dirs`] answers where mcode keeps its files; [`files`] writes files atomically.
+
+pub mod clock;
+pub mod dirs;
+pub mod files;
+pub mod ids;
+pub mod process;
+
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use dirs::{Dirs, DirsError};
+pub use ids::{IdGen, SeededIds, SystemIds};
