@@ -1,6 +1,8 @@
 //! Events: what happened, in the order in which it happened.
 
-use mcode_ids::{ApprovalId, InputId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId, TurnId};
+use mcode_ids::{
+    ApprovalId, InputId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId, TurnId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -171,7 +173,14 @@ pub enum EventBody {
     /// The user answered, or nobody did (`answer` is `None`).
     QuestionAnswered { question_id: QuestionId, answer: Option<String> },
     /// An OS process was started for a tool call.
-    ProcessStarted { process_id: ProcessId, tool_call_id: ToolCallId, pid: u32, started_ticks: u64, command: String, background: bool },
+    ProcessStarted {
+        process_id: ProcessId,
+        tool_call_id: ToolCallId,
+        pid: u32,
+        started_ticks: u64,
+        command: String,
+        background: bool,
+    },
     /// That process and its group are gone.
     ProcessExited { process_id: ProcessId, exit_code: Option<i32>, reason: String },
     /// The model's task list.

@@ -100,7 +100,10 @@ impl Message {
     /// All text parts, joined.
     #[must_use]
     pub fn text(&self) -> String {
-        self.parts.iter().filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None }).collect()
+        self.parts
+            .iter()
+            .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+            .collect()
     }
 
     /// All visible reasoning, joined.

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mcode_ids::{ApprovalId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId, TurnId};
+use mcode_ids::{
+    ApprovalId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId, TurnId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::event::{ApprovalRequest, Event, EventBody, Question};

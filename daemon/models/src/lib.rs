@@ -7,11 +7,13 @@
 pub mod catalog;
 pub mod error;
 pub mod history;
+pub mod registry;
 pub mod request;
 pub mod retry;
 pub mod stream;
 
 pub use catalog::{ModelInfo, ModelRef, Pricing, ThinkingForm, Wire};
 pub use error::{ModelError, ModelErrorKind};
+pub use registry::{ListedModel, ModelRegistry, ResolvedModel};
 pub use request::{Access, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
 pub use stream::{ModelProvider, ModelStream, Response, StopReason, StreamEvent};

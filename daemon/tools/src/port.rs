@@ -42,7 +42,13 @@ pub trait ToolPort: Send + Sync + fmt::Debug {
     fn process_started(&self, process: StartedProcess) -> BoxFuture<'_, ()>;
     /// Notes that a process and its group are gone. A background process that ends after its call has ended tells
     /// the model so: `notice` is given to it as soon as the run allows, and starts a turn if the run is idle.
-    fn process_exited(&self, process_id: ProcessId, exit_code: Option<i32>, reason: String, notice: Option<String>) -> BoxFuture<'_, ()>;
+    fn process_exited(
+        &self,
+        process_id: ProcessId,
+        exit_code: Option<i32>,
+        reason: String,
+        notice: Option<String>,
+    ) -> BoxFuture<'_, ()>;
     /// More output of a running command, for people who watch; not stored, may be dropped.
     fn output(&self, text: &str);
 }

@@ -206,7 +206,8 @@ mod tests {
             wrong.to_string(),
             "'thr_0190000000007000800000000000002a' is not a run id (expected 'run_' and 32 hex digits)"
         );
-        for bad in ["", "thr_", "thr_0190", "thr_zz90000000007000800000000000002a", "0190000000007000800000000000002a"] {
+        for bad in ["", "thr_", "thr_0190", "thr_zz90000000007000800000000000002a", "0190000000007000800000000000002a"]
+        {
             assert!(bad.parse::<ThreadId>().is_err(), "{bad}");
         }
     }

@@ -1,0 +1,47 @@
+//! Finding a model by its name for a client.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::catalog::ModelInfo;
+use crate::error::ModelError;
+use crate::request::Access;
+use crate::stream::ModelProvider;
+
+/// A model that can be asked.
+#[derive(Debug, Clone)]
+pub struct ResolvedModel {
+    /// What is known of it.
+    pub info: ModelInfo,
+    /// How it is reached.
+    pub access: Access,
+    /// Who speaks to it.
+    pub provider: Arc<dyn ModelProvider>,
+}
+
+/// A row of the list of models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedModel {
+    /// What is known of it.
+    pub info: ModelInfo,
+    /// Provider name.
+    pub provider: String,
+    /// Wire name.
+    pub wire: String,
+    /// Whether a key was found, or none is needed.
+    pub usable: bool,
+    /// Where the key comes from, or what to set.
+    pub key_source: String,
+}
+
+/// Knows the configured providers and the catalogue. `env` is the client's environment.
+pub trait ModelRegistry: Send + Sync + fmt::Debug {
+    /// The model with this full name, ready to be asked. Errors are `UnknownModel`, `Auth` (no key: the hint names the
+    /// variable and the command that mend it) or `InvalidRequest`.
+    fn resolve(&self, model: &str, env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError>;
+    /// All known models, by provider and name.
+    fn list(&self, env: &BTreeMap<String, String>) -> Vec<ListedModel>;
+    /// The model to use when nobody named one: the configured one, else the best of a provider whose key is there.
+    fn default_model(&self, mode: &str, env: &BTreeMap<String, String>) -> Option<String>;
+}

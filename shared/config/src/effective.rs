@@ -1,0 +1,81 @@
+//! The values in force.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A model that the user has declared.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelEntry {
+    /// Id within its provider.
+    pub id: String,
+    /// Context window in tokens.
+    pub context: Option<u32>,
+    /// Most output tokens.
+    pub max_output: Option<u32>,
+    /// Whether it takes pictures.
+    pub images: Option<bool>,
+}
+
+/// A provider that the user has declared, or overrides of a known one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderEntry {
+    /// `anthropic`, `openai-chat`, … as written; checked by whoever speaks the wires.
+    pub wire: Option<String>,
+    /// Base URL.
+    pub base_url: Option<String>,
+    /// `env:NAME`, `keyring:NAME`, `command:CMD` or a literal.
+    pub api_key: Option<String>,
+    /// Declared models.
+    pub models: Vec<ModelEntry>,
+    /// Ends a request when no byte came for this long.
+    pub idle_timeout: Option<Duration>,
+    /// Further headers.
+    pub headers: BTreeMap<String, String>,
+    /// Request fields that this server does not take, such as `stream_options`.
+    pub omit_fields: Vec<String>,
+}
+
+/// Limits in US dollars, tokens and steps.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Limits {
+    /// Most US dollars in one run.
+    pub max_cost_per_run: Option<f64>,
+    /// Most US dollars in one day.
+    pub max_cost_per_day: Option<f64>,
+    /// Most tokens in one run.
+    pub max_tokens_per_run: Option<u64>,
+    /// Most steps in one run.
+    pub max_steps_per_run: Option<u32>,
+}
+
+/// Rules as written, such as `shell(cargo test *)`, with the file each comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PermissionRules {
+    /// Allowed without asking.
+    pub allow: Vec<(String, String)>,
+    /// Always asked.
+    pub ask: Vec<(String, String)>,
+    /// Never allowed.
+    pub deny: Vec<(String, String)>,
+}
+
+/// The values in force.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Effective {
+    /// `provider/model` of new threads.
+    pub model: Option<String>,
+    /// For titles and summaries.
+    pub small_model: Option<String>,
+    /// Tried in order when the model can not be had.
+    pub fallback: Vec<String>,
+    /// Model by mode.
+    pub mode_models: BTreeMap<String, String>,
+    /// Providers by name.
+    pub providers: BTreeMap<String, ProviderEntry>,
+    /// Limits.
+    pub limits: Limits,
+    /// Permission rules.
+    pub permissions: PermissionRules,
+    /// `ask`, `deny` or `all`, for runs that do not say.
+    pub approve: Option<String>,
+}
