@@ -4,10 +4,17 @@
 //! decide, and runs it. Results are bounded text and media; what is cut goes to a blob whose total is stated. Tools
 //! never decide permissions, never write the log, and treat their arguments as hostile.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod arguments;
 pub mod ledger;
+pub mod output;
 pub mod port;
+pub mod registry;
 pub mod tool;
 
 pub use ledger::FileLedger;
+pub use output::{MAX_RESULT_BYTES, cut_to_blob};
 pub use port::{AskOutcome, ToolPort};
+pub use registry::{ToolSet, check_arguments, file_tools};
 pub use tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
