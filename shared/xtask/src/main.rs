@@ -1,2 +1,37 @@
-//! To be written.
-fn main() {}
+//! Chores of this repository: `cargo xtask <chore>`. A thin dispatcher; every chore has a file of its own.
+
+mod codegen;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Generates proto/src/gen from proto/mcode/v1; with --check it only says whether what is committed is current.
+    Codegen {
+        /// Change nothing; fail when the committed code differs.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let root = repository_root();
+    match Args::parse().chore {
+        Chore::Codegen { check } => codegen::run(&root, check),
+    }
+}
+
+/// The root folder of this repository, known since this program was compiled in it.
+fn repository_root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,144 @@
+//! Every reason a daemon may give for refusing a call, in one table.
+//!
+//! A failed call carries `google.rpc.ErrorInfo { reason, domain: "mcode" }`. The table gives each reason the exit
+//! status of a client that stops because of it, and what its user can do next. Reasons are never renamed.
+
+/// `ErrorInfo.domain` of all of them.
+pub const DOMAIN: &str = "mcode";
+
+/// Key in `ErrorInfo.metadata` under which a more specific hint than the table's may stand.
+pub const HINT_KEY: &str = "hint";
+
+/// Key in `ErrorInfo.metadata` that joins an answer with the daemon's log.
+pub const ERROR_ID_KEY: &str = "error_id";
+
+macro_rules! reasons {
+    ($(#[doc = $doc:literal] $name:ident, $text:literal, $exit:literal, $hint:literal;)*) => {
+        /// Why a call was refused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Reason {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Reason {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The stable name, as it stands in `ErrorInfo.reason`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// Exit status of a command that ends because of it.
+            #[must_use]
+            pub const fn exit_code(self) -> i32 {
+                match self {
+                    $(Self::$name => $exit,)*
+                }
+            }
+
+            /// What the user can do next.
+            #[must_use]
+            pub const fn hint(self) -> &'static str {
+                match self {
+                    $(Self::$name => $hint,)*
+                }
+            }
+
+            /// What it means, for the documentation.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => $doc.trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// There is no thread with this id.
+    ThreadNotFound, "THREAD_NOT_FOUND", 2, "list the threads with: mcode threads list";
+    /// There is no run with this id.
+    RunNotFound, "RUN_NOT_FOUND", 2, "list the runs with: mcode runs list";
+    /// The thread already has a run at work.
+    RunActive, "RUN_ACTIVE", 2, "wait for it, steer it with: mcode runs steer RUN TEXT, or cancel it with: mcode runs cancel RUN";
+    /// The thread has no run at work.
+    NoActiveRun, "NO_ACTIVE_RUN", 2, "start one with: mcode ask --thread THREAD PROMPT";
+    /// The run has already ended.
+    RunEnded, "RUN_ENDED", 2, "go on in its thread with: mcode ask --thread THREAD PROMPT";
+    /// The thread has too many commands waiting.
+    ThreadBusy, "THREAD_BUSY", 6, "try again in a moment";
+    /// The thread's log can not be read to its end; it is read-only.
+    ThreadDamaged, "THREAD_DAMAGED", 70, "read it with: mcode threads show THREAD, and start a new thread for new work";
+    /// The request id was used before for another request.
+    RequestIdReused, "REQUEST_ID_REUSED", 2, "use a fresh request id for every new request";
+    /// No approval or question with this id is known.
+    ApprovalNotFound, "APPROVAL_NOT_FOUND", 2, "list what waits with: mcode approvals list";
+    /// The approval or question was settled before.
+    AlreadyResolved, "ALREADY_RESOLVED", 2, "the first answer counts; nothing is left to do";
+    /// A field of the request does not make sense.
+    InvalidArgument, "INVALID_ARGUMENT", 2, "correct the value that the message names";
+    /// The model is neither in the catalogue nor in the configuration.
+    ModelUnknown, "MODEL_UNKNOWN", 3, "list the models with: mcode models list";
+    /// No model is configured and none was given.
+    ModelNotSet, "MODEL_NOT_SET", 3, "give one with --model, or set one with: mcode config set model PROVIDER/MODEL";
+    /// There is no key for the model's provider.
+    ModelNoKey, "MODEL_NO_KEY", 5, "set the provider's key in the environment, or in the configuration";
+    /// The configuration file does not parse, or holds a value that does not fit.
+    ConfigBroken, "CONFIG_BROKEN", 3, "mend the file and line that the message names";
+    /// The project's folder is missing or can not be used.
+    CwdUnusable, "CWD_UNUSABLE", 2, "give a folder that exists with --cwd";
+    /// Runs are at work, so the daemon does not end.
+    RunsActive, "RUNS_ACTIVE", 2, "wait for them, or use --force to interrupt them";
+    /// The thread has as many subscribers as it may have.
+    TooManySubscribers, "TOO_MANY_SUBSCRIBERS", 6, "close some of the clients that watch the thread";
+    /// The daemon is ending.
+    ShuttingDown, "SHUTTING_DOWN", 6, "try again: a new daemon is started by the next command";
+    /// The disk that holds the database is full.
+    DiskFull, "DISK_FULL", 70, "free space on the disk that holds the database, then try again";
+    /// The database can not be read or written.
+    StoreUnavailable, "STORE_UNAVAILABLE", 70, "look at the daemon's log with: mcode daemon logs";
+    /// The peer is not the user who owns the daemon.
+    PeerRefused, "PEER_REFUSED", 6, "talk to a daemon of your own user";
+    /// A fault of the daemon itself.
+    Internal, "INTERNAL", 70, "look at the daemon's log with: mcode daemon logs";
+}
+
+impl Reason {
+    /// The reason with this name; `None` for one of a newer daemon.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_named_once_and_documented() {
+        let mut names = std::collections::BTreeSet::new();
+        for reason in Reason::ALL {
+            let name = reason.as_str();
+            assert!(names.insert(name), "{name} stands twice");
+            assert!(name.chars().all(|c| c.is_ascii_uppercase() || c == '_'), "{name} is not UPPER_SNAKE");
+            assert_eq!(Reason::parse(name), Some(*reason));
+            assert!(reason.meaning().len() > 10 && reason.meaning().ends_with('.'), "{name} is not documented");
+            assert!(reason.hint().len() > 10, "{name} has no hint");
+            assert!([2, 3, 4, 5, 6, 70].contains(&reason.exit_code()), "{name} has an exit status of no error kind");
+        }
+        assert_eq!(Reason::parse("OF_A_NEWER_DAEMON"), None);
+    }
+}
