@@ -1,1 +1,23 @@
-//! To be written.
+//! The agent: runs turns of steps until the model stops.
+//!
+//! [`drive`] is one run. It decides with pure functions ([`prompt`], [`repetition`], [`limits`]) and acts at the edge;
+//! it never writes the log: it signals its thread through [`RunPort`], which answers when the facts are on the disk.
+//! So an intent is always recorded before its effect, and a crash at any point finds only closed or closable items.
+//! Live text goes to the [`LiveLane`], which keeps no history. Absent on purpose: storage, transport, OS processes.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod answer;
+pub mod calls;
+pub mod drive;
+pub mod limits;
+pub mod live;
+pub mod media;
+pub mod port;
+pub mod prompt;
+pub mod repetition;
+pub mod step;
+
+pub use drive::{RunContext, RunOutcome, RunServices, drive};
+pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
+pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};

@@ -6,6 +6,7 @@
 //! Absent on purpose: IO, clocks, and anything a prompt needs beyond what was said.
 
 pub mod blob;
+pub mod closing;
 pub mod event;
 pub mod message;
 pub mod run;
@@ -13,6 +14,7 @@ pub mod state;
 pub mod tool;
 pub mod usage;
 
+pub use closing::closing_events;
 pub use blob::{BlobError, BlobRef, Blobs};
 pub use event::{Event, EventBody, NewEvent};
 pub use message::{Message, Opaque, Origin, Part, Role};

@@ -1,0 +1,78 @@
+//! Blobs as files named by their hash: `blobs/ab/abcdef…`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use mcode_events::blob::{BlobError, BlobRef, Blobs};
+
+use crate::error::StoreError;
+
+/// A folder of blobs.
+#[derive(Debug)]
+pub(crate) struct BlobFiles {
+    root: PathBuf,
+}
+
+impl BlobFiles {
+    pub(crate) fn open(root: PathBuf) -> Result<Self, StoreError> {
+        mcode_env::files::create_private_dir(&root).map_err(|source| StoreError::Io { path: root.clone(), source })?;
+        Ok(Self { root })
+    }
+
+    fn path(&self, hash: &str) -> PathBuf {
+        let shelf = hash.get(..2).unwrap_or("__");
+        self.root.join(shelf).join(hash)
+    }
+
+    fn write(&self, hash: &str, content: &[u8]) -> std::io::Result<()> {
+        let path = self.path(hash);
+        let Some(shelf) = path.parent() else { return Ok(()) };
+        std::fs::create_dir_all(shelf)?;
+        let mut file = tempfile_in(shelf)?;
+        file.1.write_all(content)?;
+        file.1.sync_all()?;
+        std::fs::rename(&file.0, &path)?;
+        // The name has to survive a power loss as the content does.
+        #[cfg(unix)]
+        std::fs::File::open(shelf)?.sync_all()?;
+        Ok(())
+    }
+}
+
+fn tempfile_in(dir: &std::path::Path) -> std::io::Result<(PathBuf, std::fs::File)> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let path = dir.join(format!(".new-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+    let file = std::fs::File::create(&path)?;
+    Ok((path, file))
+}
+
+/// A hash is 64 hex digits; anything else could name a path.
+fn is_hash(hash: &str) -> bool {
+    hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Blobs for BlobFiles {
+    fn put(&self, content: &[u8], media_type: &str) -> Result<BlobRef, BlobError> {
+        let hash = blake3::hash(content).to_hex().to_string();
+        if !self.path(&hash).exists() {
+            self.write(&hash, content).map_err(|source| BlobError::Io { hash: hash.clone(), source })?;
+        }
+        Ok(BlobRef { hash, size_bytes: content.len() as u64, media_type: media_type.to_owned() })
+    }
+
+    fn get(&self, hash: &str) -> Result<Vec<u8>, BlobError> {
+        if !is_hash(hash) {
+            return Err(BlobError::Missing(hash.chars().take(80).collect()));
+        }
+        let content = match std::fs::read(self.path(hash)) {
+            Ok(content) => content,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(BlobError::Missing(hash.to_owned())),
+            Err(source) => return Err(BlobError::Io { hash: hash.to_owned(), source }),
+        };
+        if blake3::hash(&content).to_hex().as_str() != hash.to_ascii_lowercase() {
+            return Err(BlobError::Damaged(hash.to_owned()));
+        }
+        Ok(content)
+    }
+}

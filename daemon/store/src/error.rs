@@ -1,0 +1,113 @@
+//! What can go wrong, by what the caller can do about it.
+
+use std::path::PathBuf;
+
+use mcode_events::blob::BlobError;
+use mcode_ids::{Seq, ThreadId};
+
+/// The store could not be opened or does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A folder or file is out of reach.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The database refuses.
+    #[error("the database does not work: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// Made by a newer version.
+    #[error("{} was made by a newer mcode (schema {found}, this one knows {known}); start that one instead", path.display())]
+    TooNew {
+        /// The database.
+        path: PathBuf,
+        /// Its schema version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The blobs refuse.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// The writer has ended.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Events could not be appended; nothing of them is in the log.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Somebody else wrote first: the caller's state is old.
+    #[error("thread {thread_id} is at {actual}, not at {expected}")]
+    Conflict {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Where the caller believed it to be.
+        expected: Seq,
+        /// Where it is.
+        actual: Seq,
+    },
+    /// No space is left.
+    #[error("the disk is full")]
+    DiskFull,
+    /// An event could not be encoded.
+    #[error("an event could not be written as JSON: {0}")]
+    Encode(#[from] serde_json::Error),
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a thread's log can not be read to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the log of {thread_id} is damaged at event {seq}: {what}")]
+pub struct Damage {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The first event that can not be trusted.
+    pub seq: Seq,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The log is damaged.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// A page token is not one of ours.
+    #[error("'{0}' is not a page token of this list")]
+    BadPageToken(String),
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(StoreError::Database(error))
+    }
+}
+
+impl From<rusqlite::Error> for AppendError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull,
+            _ => Self::Store(StoreError::Database(error)),
+        }
+    }
+}
+
+impl From<BlobError> for AppendError {
+    fn from(error: BlobError) -> Self {
+        match &error {
+            BlobError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Self::DiskFull,
+            _ => Self::Store(StoreError::Blob(error)),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The tables, and how an older database becomes a current one.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::error::StoreError;
+
+/// One step per schema version; step `n` takes version `n` to `n + 1`. Never edited once released.
+const MIGRATIONS: &[&str] = &["
+CREATE TABLE events (
+    thread_id TEXT NOT NULL,
+    seq       INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    kind      TEXT NOT NULL,
+    version   INTEGER NOT NULL,
+    run_id    TEXT,
+    turn_id   TEXT,
+    spilled   INTEGER NOT NULL,
+    payload   TEXT NOT NULL,
+    checksum  INTEGER NOT NULL,
+    PRIMARY KEY (thread_id, seq)
+) WITHOUT ROWID;
+CREATE TABLE threads (
+    thread_id  TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    cwd        TEXT NOT NULL,
+    title      TEXT NOT NULL,
+    model      TEXT NOT NULL,
+    mode       TEXT NOT NULL,
+    activity   TEXT NOT NULL,
+    active_run TEXT,
+    archived   INTEGER NOT NULL,
+    ephemeral  INTEGER NOT NULL,
+    unfinished INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    last_seq   INTEGER NOT NULL,
+    usage      TEXT NOT NULL
+);
+CREATE INDEX threads_by_activity ON threads (updated_at DESC, thread_id DESC);
+CREATE INDEX threads_by_project ON threads (project_id, updated_at DESC, thread_id DESC);
+CREATE INDEX threads_unfinished ON threads (thread_id) WHERE unfinished = 1;
+CREATE TABLE runs (
+    run_id     TEXT PRIMARY KEY,
+    thread_id  TEXT NOT NULL,
+    active     INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    record     TEXT NOT NULL
+);
+CREATE INDEX runs_by_thread ON runs (thread_id, run_id DESC);
+CREATE INDEX runs_active ON runs (run_id DESC) WHERE active = 1;
+CREATE TABLE pending (
+    id        TEXT PRIMARY KEY,
+    thread_id TEXT NOT NULL
+);
+CREATE TABLE spending (
+    at        INTEGER NOT NULL,
+    thread_id TEXT NOT NULL,
+    cost_usd  REAL NOT NULL
+);
+CREATE INDEX spending_by_time ON spending (at);
+CREATE TABLE requests (
+    request_id  TEXT PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL,
+    response    TEXT NOT NULL
+);
+CREATE INDEX requests_by_time ON requests (at);
+CREATE TABLE projects (
+    project_id TEXT PRIMARY KEY,
+    root       TEXT NOT NULL UNIQUE,
+    name       TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+);
+"];
+
+/// Opens the database for writing and brings its schema up to date.
+pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open(path)?;
+    settings(&connection)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
+    migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// Opens the database for reading alone.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    settings(&connection)?;
+    Ok(connection)
+}
+
+fn settings(connection: &Connection) -> Result<(), StoreError> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "cache_size", -1024)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found > known {
+        return Err(StoreError::TooNew { path: path.to_path_buf(), found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}

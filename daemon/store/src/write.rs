@@ -1,0 +1,278 @@
+//! The writer: one thread, one connection, one transaction for everything that waits.
+
+use std::sync::Arc;
+
+use mcode_env::Clock;
+use mcode_events::event::{Event, EventBody};
+use mcode_ids::{Seq, ThreadId};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::blobs::BlobFiles;
+use crate::error::{AppendError, StoreError};
+use crate::projection::{ProjectRow, RunRow, ThreadRow};
+use crate::row::EventRow;
+use crate::{Append, REQUEST_ID_KEPT_MS};
+
+/// Commands that may wait for the writer; more make their senders wait.
+const QUEUE: usize = 256;
+
+/// Appends that share a commit at most.
+const GROUP_MAX: usize = 64;
+
+#[derive(Debug)]
+enum Command {
+    Append(Box<Append>, oneshot::Sender<Result<Seq, AppendError>>),
+    ResolveProject(ProjectRow, oneshot::Sender<Result<ProjectRow, StoreError>>),
+    DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// A handle to the writer thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    commands: mpsc::Sender<Command>,
+}
+
+impl Writer {
+    pub(crate) fn start(connection: Connection, blobs: Arc<BlobFiles>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        std::thread::Builder::new()
+            .name("mcode-store-writer".to_owned())
+            .spawn(move || WriterThread { connection, blobs, clock }.run(receiver))
+            .map_err(|source| StoreError::Io { path: "mcode-store-writer".into(), source })?;
+        Ok(Self { commands })
+    }
+
+    pub(crate) async fn append(&self, append: Append) -> Result<Seq, AppendError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Append(Box::new(append), reply)).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    pub(crate) async fn resolve_project(&self, candidate: ProjectRow) -> Result<ProjectRow, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::ResolveProject(candidate, reply)).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    pub(crate) async fn delete_thread(&self, thread_id: ThreadId) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::DeleteThread(thread_id, reply)).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn send(&self, command: Command) -> Result<(), StoreError> {
+        self.commands.send(command).await.map_err(|_| StoreError::Closed)
+    }
+}
+
+struct WriterThread {
+    connection: Connection,
+    blobs: Arc<BlobFiles>,
+    clock: Arc<dyn Clock>,
+}
+
+impl WriterThread {
+    fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        while let Some(first) = commands.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < GROUP_MAX {
+                match commands.try_recv() {
+                    Ok(command) => group.push(command),
+                    Err(_) => break,
+                }
+            }
+            self.handle(group);
+        }
+    }
+
+    fn handle(&mut self, group: Vec<Command>) {
+        let mut appends = Vec::new();
+        for command in group {
+            match command {
+                Command::Append(append, reply) => appends.push((append, reply)),
+                Command::ResolveProject(candidate, reply) => {
+                    // A caller that has gone away does not matter: the row is right either way.
+                    let _ = reply.send(self.resolve_project(&candidate)).is_ok();
+                }
+                Command::DeleteThread(thread_id, reply) => {
+                    let _ = reply.send(self.delete_thread(thread_id)).is_ok();
+                }
+            }
+        }
+        self.append_all(appends);
+    }
+
+    /// Commits the whole group at once; if the commit fails, each append is tried alone, so that one bad append can
+    /// not fail its neighbours.
+    fn append_all(&mut self, appends: Vec<(Box<Append>, oneshot::Sender<Result<Seq, AppendError>>)>) {
+        if appends.len() > 1 {
+            let refs: Vec<&Append> = appends.iter().map(|(append, _)| append.as_ref()).collect();
+            if let Ok(seqs) = self.commit(&refs) {
+                for ((_, reply), seq) in appends.into_iter().zip(seqs) {
+                    let _ = reply.send(Ok(seq)).is_ok();
+                }
+                return;
+            }
+        }
+        for (append, reply) in appends {
+            let result = self.commit(&[append.as_ref()]).map(|seqs| seqs.into_iter().next().unwrap_or(append.expected));
+            let _ = reply.send(result).is_ok();
+        }
+    }
+
+    fn commit(&mut self, appends: &[&Append]) -> Result<Vec<Seq>, AppendError> {
+        let mut rows = Vec::with_capacity(appends.len());
+        for append in appends {
+            rows.push(encode(append, &self.blobs)?);
+        }
+        let now = self.clock.now().millis();
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut seqs = Vec::with_capacity(appends.len());
+        for (append, rows) in appends.iter().zip(&rows) {
+            seqs.push(write(&transaction, append, rows, now)?);
+        }
+        transaction.commit()?;
+        Ok(seqs)
+    }
+
+    fn resolve_project(&mut self, candidate: &ProjectRow) -> Result<ProjectRow, StoreError> {
+        self.connection.execute(
+            "INSERT INTO projects (project_id, root, name, created_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (root) DO NOTHING",
+            params![candidate.project_id.to_string(), candidate.root, candidate.name, candidate.created_at_ms],
+        )?;
+        let row = self.connection.query_row(
+            "SELECT project_id, root, name, created_at FROM projects WHERE root = ?1",
+            [&candidate.root],
+            crate::read::project_row,
+        )?;
+        Ok(row)
+    }
+
+    fn delete_thread(&mut self, thread_id: ThreadId) -> Result<(), StoreError> {
+        let id = thread_id.to_string();
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for table in ["events", "runs", "pending", "threads"] {
+            transaction.execute(&format!("DELETE FROM {table} WHERE thread_id = ?1"), [&id])?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+fn encode(append: &Append, blobs: &BlobFiles) -> Result<Vec<EventRow>, AppendError> {
+    let mut seq = append.expected;
+    let mut rows = Vec::with_capacity(append.events.len());
+    for new in &append.events {
+        seq = seq.next();
+        let event = Event {
+            thread_id: append.thread_id,
+            seq,
+            at_ms: append.at_ms,
+            run_id: new.run_id,
+            turn_id: new.turn_id,
+            body: new.body.clone(),
+        };
+        rows.push(EventRow::encode(&event, blobs)?);
+    }
+    Ok(rows)
+}
+
+fn write(transaction: &Transaction<'_>, append: &Append, rows: &[EventRow], now: i64) -> Result<Seq, AppendError> {
+    let thread = append.thread_id.to_string();
+    let actual: Option<i64> = transaction
+        .prepare_cached("SELECT last_seq FROM threads WHERE thread_id = ?1")?
+        .query_row([&thread], |row| row.get(0))
+        .optional()?;
+    let actual = Seq::new(u64::try_from(actual.unwrap_or(0)).unwrap_or(0));
+    if actual != append.expected {
+        return Err(AppendError::Conflict { thread_id: append.thread_id, expected: append.expected, actual });
+    }
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO events (thread_id, seq, at, kind, version, run_id, turn_id, spilled, payload, checksum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    for row in rows {
+        insert.execute(params![
+            thread, row.seq, row.at, row.kind, row.version, row.run_id, row.turn_id, row.spilled, row.payload, row.checksum
+        ])?;
+    }
+    for event in &append.events {
+        write_look_ups(transaction, append, &thread, &event.body)?;
+    }
+    write_thread(transaction, &thread, &append.row)?;
+    for run in &append.runs {
+        write_run(transaction, run)?;
+    }
+    if let Some((request_id, response)) = &append.request {
+        transaction.prepare_cached("DELETE FROM requests WHERE at < ?1")?.execute([now - REQUEST_ID_KEPT_MS])?;
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO requests (request_id, at, fingerprint, response) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![request_id.as_str(), now, response.fingerprint, response.response])?;
+    }
+    Ok(Seq::new(append.expected.get() + rows.len() as u64))
+}
+
+fn write_look_ups(transaction: &Transaction<'_>, append: &Append, thread: &str, body: &EventBody) -> Result<(), AppendError> {
+    let (id, open) = match body {
+        EventBody::ApprovalRequested { request } => (request.approval_id.to_string(), true),
+        EventBody::ApprovalResolved { approval_id, .. } => (approval_id.to_string(), false),
+        EventBody::QuestionAsked { question } => (question.question_id.to_string(), true),
+        EventBody::QuestionAnswered { question_id, .. } => (question_id.to_string(), false),
+        EventBody::UsageRecorded { usage, .. } if usage.cost_usd > 0.0 => {
+            transaction
+                .prepare_cached("INSERT INTO spending (at, thread_id, cost_usd) VALUES (?1, ?2, ?3)")?
+                .execute(params![append.at_ms, thread, usage.cost_usd])?;
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    if open {
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO pending (id, thread_id) VALUES (?1, ?2)")?
+            .execute(params![id, thread])?;
+    } else {
+        transaction.prepare_cached("DELETE FROM pending WHERE id = ?1")?.execute([id])?;
+    }
+    Ok(())
+}
+
+fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO threads (thread_id, project_id, cwd, title, model, mode, activity, active_run, archived,
+             ephemeral, unfinished, created_at, updated_at, last_seq, usage)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        )?
+        .execute(params![
+            thread,
+            row.project_id.to_string(),
+            row.cwd,
+            row.title,
+            row.model,
+            row.mode,
+            row.activity,
+            row.active_run.map(|id| id.to_string()),
+            row.archived,
+            row.ephemeral,
+            row.unfinished,
+            row.created_at_ms,
+            row.updated_at_ms,
+            i64::try_from(row.last_seq.get()).unwrap_or(i64::MAX),
+            serde_json::to_string(&row.usage)?,
+        ])?;
+    Ok(())
+}
+
+fn write_run(transaction: &Transaction<'_>, run: &RunRow) -> Result<(), AppendError> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO runs (run_id, thread_id, active, started_at, record) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            run.record.run_id.to_string(),
+            run.thread_id.to_string(),
+            run.record.ended_at_ms.is_none(),
+            run.record.started_at_ms,
+            serde_json::to_string(&run.record)?,
+        ])?;
+    Ok(())
+}
