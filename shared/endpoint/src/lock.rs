@@ -1,0 +1,98 @@
+//! Advisory locks on files that are never removed: removing one would let two processes hold "the" lock.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::EndpointError;
+
+/// First pause between two tries.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Longest pause between two tries.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Digits of a process id, with room to spare.
+const PID_BYTES_MAX: u64 = 16;
+
+/// Opens a lock file, making it if need be; links are not followed.
+pub(crate) fn open(path: &Path) -> Result<File, EndpointError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.open(path).map_err(EndpointError::io("open the lock file", path))
+}
+
+/// Takes the lock if it is free.
+pub(crate) fn try_lock(file: &File, path: &Path) -> Result<bool, EndpointError> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(source)) => Err(EndpointError::Io { action: "lock", path: path.to_path_buf(), source }),
+    }
+}
+
+/// Takes the lock, waiting for at most `wait`.
+pub(crate) async fn lock_within(path: &Path, wait: Duration) -> Result<File, EndpointError> {
+    let file = open(path)?;
+    let start = Instant::now();
+    let mut pause = PAUSE_MIN;
+    while !try_lock(&file, path)? {
+        if start.elapsed() >= wait {
+            let waited_ms = start.elapsed().as_millis();
+            return Err(EndpointError::LockHeld { path: path.to_path_buf(), pid: holder(path), waited_ms });
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    Ok(file)
+}
+
+/// Writes our process id into a file whose lock we hold, for messages.
+pub(crate) fn sign(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(std::process::id().to_string().as_bytes())
+}
+
+/// The process id in a lock file.
+pub(crate) fn holder(path: &Path) -> Option<u32> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_held_lock_is_reported_with_its_holder_and_free_after_drop() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.lock");
+        let first = lock_within(&path, Duration::ZERO).await.unwrap();
+        sign(&first).unwrap();
+        let error = lock_within(&path, Duration::from_millis(5)).await.unwrap_err();
+        assert!(matches!(&error, EndpointError::LockHeld { .. }), "{error}");
+        #[cfg(unix)]
+        assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+        drop(first);
+        lock_within(&path, Duration::ZERO).await.unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let precious = dir.path().join("precious");
+        std::fs::write(&precious, "keep").unwrap();
+        std::os::unix::fs::symlink(&precious, dir.path().join("x.lock")).unwrap();
+        assert!(open(&dir.path().join("x.lock")).is_err());
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "keep");
+    }
+}
