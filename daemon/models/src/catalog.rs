@@ -1,5 +1,7 @@
 //! What is known of a model: limits, prices, abilities.
 
+pub mod table;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -143,6 +145,26 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
+    /// What the bundled catalogue knows of a model, else safe figures.
+    ///
+    /// An unlisted `claude-*` of Anthropic is taken for a newer one than this catalogue: it thinks adaptively.
+    #[must_use]
+    pub fn of(model: &ModelRef) -> Self {
+        if let Some(info) = table::lookup(model) {
+            return info;
+        }
+        let mut info = Self::unknown(model);
+        if model.provider == "anthropic" && model.model.starts_with("claude-") {
+            let old = model.model.starts_with("claude-3") || model.model.starts_with("claude-2");
+            info.context_tokens = 200_000;
+            if !old {
+                info.max_output_tokens = 32_000;
+                info.thinking = ThinkingForm::Adaptive;
+            }
+        }
+        info
+    }
+
     /// Safe figures for a model that the catalogue does not know.
     #[must_use]
     pub fn unknown(model: &ModelRef) -> Self {

@@ -1,0 +1,162 @@
+//! Every subsequence of histories that hold all shapes gives a prompt that a strict wire accepts.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mcode_events::message::{Message, Opaque, Origin, Part, Role};
+use mcode_events::state::Entry;
+use mcode_events::tool::{ToolCallStatus, ToolResult};
+use mcode_ids::{ItemId, ToolCallId};
+use serde_json::json;
+
+use super::{INTERRUPTED, prompt_messages};
+use crate::request::PromptMessage;
+
+fn call_id(number: u128) -> ToolCallId {
+    format!("tc_{number:032x}").parse().unwrap()
+}
+
+fn message(role: Role, parts: Vec<Part>) -> Arc<Entry> {
+    let item_id: ItemId = format!("itm_{:032x}", 1).parse().unwrap();
+    let origin = (role == Role::Assistant).then(|| Origin {
+        provider: "anthropic".into(),
+        wire: "anthropic".into(),
+        model: "m".into(),
+    });
+    Arc::new(Entry::Message { message: Message { item_id, role, parts, origin }, turn_id: None })
+}
+
+fn text(words: &str) -> Part {
+    Part::Text { text: words.into() }
+}
+
+fn call(number: u128) -> Part {
+    Part::ToolCall {
+        tool_call_id: call_id(number),
+        provider_call_id: format!("toolu_{number}"),
+        name: "shell".into(),
+        arguments: json!({"command": "ls"}),
+        opaque: None,
+    }
+}
+
+fn result(number: u128, words: &str) -> Arc<Entry> {
+    Arc::new(Entry::ToolResult {
+        name: "shell".into(),
+        result: ToolResult::text(call_id(number), ToolCallStatus::Done, words),
+    })
+}
+
+/// What every wire demands of a prompt.
+fn validate(messages: &[PromptMessage]) -> Result<(), String> {
+    let mut answered = HashSet::new();
+    for (index, message) in messages.iter().enumerate() {
+        match message {
+            PromptMessage::User(parts) => {
+                if index > 0 && matches!(messages[index - 1], PromptMessage::User(_)) {
+                    return Err(format!("{index}: two messages of the user in a row"));
+                }
+                check_parts(index, parts)?;
+            }
+            PromptMessage::Assistant { parts, .. } => {
+                check_parts(index, parts)?;
+                let calls: Vec<ToolCallId> = parts
+                    .iter()
+                    .filter_map(
+                        |part| if let Part::ToolCall { tool_call_id, .. } = part { Some(*tool_call_id) } else { None },
+                    )
+                    .collect();
+                let answers = match messages.get(index + 1) {
+                    Some(PromptMessage::Tools(answers)) => answers.iter().map(|answer| answer.tool_call_id).collect(),
+                    _ => Vec::new(),
+                };
+                if calls != answers {
+                    return Err(format!("{index}: calls {calls:?} are answered by {answers:?}"));
+                }
+                if let Some(twice) = calls.iter().find(|id| !answered.insert(**id)) {
+                    return Err(format!("{index}: {twice} stands twice"));
+                }
+            }
+            PromptMessage::Tools(answers) => {
+                if index == 0 || !matches!(messages[index - 1], PromptMessage::Assistant { .. }) {
+                    return Err(format!("{index}: answers without a call"));
+                }
+                if answers.is_empty() || answers.iter().any(|answer| answer.text.is_empty()) {
+                    return Err(format!("{index}: an empty answer"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_parts(index: usize, parts: &[Part]) -> Result<(), String> {
+    let empty_text = parts.iter().any(|part| matches!(part, Part::Text { text } if text.trim().is_empty()));
+    if parts.is_empty() || empty_text {
+        return Err(format!("{index}: empty"));
+    }
+    Ok(())
+}
+
+fn whole() -> Vec<Arc<Entry>> {
+    let signed = Part::Thinking { text: String::new(), opaque: Some(Opaque(json!({"signature": "s"}))) };
+    let unsigned = Part::Thinking { text: "hm".into(), opaque: None };
+    vec![
+        message(Role::User, vec![text("go")]),
+        message(Role::Assistant, vec![signed.clone(), text("I look"), call(1), call(2)]),
+        result(2, "two"),
+        message(Role::User, vec![text("faster")]),
+        result(1, ""),
+        message(Role::User, vec![text("  ")]),
+        message(Role::Assistant, vec![text(""), unsigned]),
+        message(Role::Assistant, vec![call(3)]),
+        result(3, "three"),
+        result(3, "three again"),
+        message(Role::User, vec![text("and"), text("")]),
+        message(Role::Assistant, vec![signed, call(3), text("done")]),
+        result(9, "of nothing"),
+    ]
+}
+
+#[test]
+fn any_subsequence_gives_a_valid_prompt() {
+    let whole = whole();
+    for mask in 0u32..(1 << whole.len()) {
+        let part: Vec<Arc<Entry>> = whole
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| mask & (1 << index) != 0)
+            .map(|(_, entry)| Arc::clone(entry))
+            .collect();
+        let messages = prompt_messages(&part);
+        if let Err(fault) = validate(&messages) {
+            panic!("mask {mask:b}: {fault}\n{messages:#?}");
+        }
+    }
+}
+
+#[test]
+fn answers_stand_in_call_order_directly_after_the_call() {
+    let messages = prompt_messages(&whole()[..5]);
+    assert_eq!(messages.len(), 4);
+    let PromptMessage::Tools(answers) = &messages[2] else { panic!("{messages:?}") };
+    assert_eq!(answers[0].text, super::NO_OUTPUT);
+    assert_eq!(answers[1].text, "two");
+    assert!(!answers[0].is_error);
+    assert_eq!(messages[3], PromptMessage::User(vec![text("faster")]));
+}
+
+#[test]
+fn a_call_without_a_result_is_answered_with_an_error() {
+    let messages = prompt_messages(&whole()[..2]);
+    let PromptMessage::Tools(answers) = &messages[2] else { panic!("{messages:?}") };
+    assert!(answers.iter().all(|answer| answer.is_error && answer.text == INTERRUPTED));
+}
+
+#[test]
+fn a_kept_message_keeps_its_opaque_parts_and_their_maker() {
+    let messages = prompt_messages(&whole()[..2]);
+    let PromptMessage::Assistant { parts, origin } = &messages[1] else { panic!("{messages:?}") };
+    assert!(matches!(&parts[0], Part::Thinking { opaque: Some(_), .. }));
+    assert_eq!(origin.as_ref().unwrap().provider, "anthropic");
+}
