@@ -1,0 +1,547 @@
+//! The server itself: accepts, records, validates, answers from the script.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::connection::{Connection, Head, Sent};
+use super::render::{self, Asked};
+use super::reply::{Block, Content, Reply};
+use super::script::Script;
+use super::validate::{self, Signatures};
+
+/// How long a test waits for something that has to happen.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The wire format of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Anthropic Messages: `POST /v1/messages`.
+    Anthropic,
+    /// OpenAI Chat Completions: `POST /v1/chat/completions`.
+    Chat,
+}
+
+/// One request to a model, as it arrived.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest {
+    /// Number, from 1, among the model requests of this server.
+    pub number: usize,
+    /// Which wire it speaks.
+    pub wire: Wire,
+    /// The path as sent, without the query.
+    pub path: String,
+    /// What follows `?`, or empty.
+    pub query: String,
+    /// Headers; names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The JSON body; `null` when it was not JSON.
+    pub body: Value,
+    /// Size of the body in bytes.
+    pub body_bytes: usize,
+    /// When it was read, since the server started.
+    pub at: Duration,
+    /// When the last byte of the reply was handed to the socket, since the server started.
+    pub replied_at: Option<Duration>,
+    /// Whether the client left before the reply ended.
+    pub client_left: bool,
+    /// Why it was refused, if it was.
+    pub refused: Option<String>,
+}
+
+impl RecordedRequest {
+    /// The model asked for.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The messages of the body.
+    #[must_use]
+    pub fn messages(&self) -> &[Value] {
+        self.body.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// The system text, of whichever shape.
+    #[must_use]
+    pub fn system(&self) -> String {
+        match self.wire {
+            Wire::Anthropic => text_of(self.body.get("system").unwrap_or(&Value::Null)),
+            Wire::Chat => self
+                .messages()
+                .iter()
+                .filter(|message| matches!(message["role"].as_str(), Some("system" | "developer")))
+                .map(|message| text_of(&message["content"]))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        }
+    }
+
+    /// Text of the last user message that is not a tool result.
+    #[must_use]
+    pub fn last_user_text(&self) -> String {
+        self.messages()
+            .iter()
+            .rev()
+            .filter(|message| message["role"] == "user")
+            .map(|message| text_of(&message["content"]))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// The results of the last tool calls as `(call id, text, is an error)`, in the order of the request. On the Chat
+    /// wire there is no error mark.
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<(String, String, bool)> {
+        match self.wire {
+            Wire::Anthropic => {
+                let last = self.messages().iter().rev().find(|message| message["role"] == "user");
+                let blocks = last.and_then(|message| message["content"].as_array()).map_or(&[][..], Vec::as_slice);
+                blocks
+                    .iter()
+                    .filter(|block| block["type"] == "tool_result")
+                    .map(|block| {
+                        let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
+                        (id, text_of(&block["content"]), block["is_error"] == true)
+                    })
+                    .collect()
+            }
+            Wire::Chat => {
+                let mut results: Vec<_> = self
+                    .messages()
+                    .iter()
+                    .rev()
+                    .skip_while(|message| message["role"] != "tool")
+                    .take_while(|message| message["role"] == "tool")
+                    .map(|message| {
+                        let id = message["tool_call_id"].as_str().unwrap_or_default().to_owned();
+                        (id, text_of(&message["content"]), false)
+                    })
+                    .collect();
+                results.reverse();
+                results
+            }
+        }
+    }
+
+    /// Names of the tools on offer.
+    #[must_use]
+    pub fn tool_names(&self) -> Vec<String> {
+        let tools = self.body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let name = |tool: &Value| tool.get("function").unwrap_or(tool)["name"].as_str().map(str::to_owned);
+        tools.iter().filter_map(name).collect()
+    }
+}
+
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter(|part| part["type"] == "text")
+            .filter_map(|part| part["text"].as_str())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        _ => String::new(),
+    }
+}
+
+struct State {
+    script: Script,
+    requests: Vec<RecordedRequest>,
+    signatures: Signatures,
+    open: usize,
+    problems: Vec<String>,
+    log: Option<File>,
+    /// Paths that no wire has.
+    strays: Vec<String>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    started: Instant,
+    changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// A running server; it stops when dropped.
+pub struct ModelServer {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl ModelServer {
+    /// Starts on a free port of 127.0.0.1.
+    pub async fn start(script: Script) -> Self {
+        Self::start_on(0, script, None).await.expect("a port of 127.0.0.1 can be bound")
+    }
+
+    /// Starts on this port (0 = any free one); every request is also appended to `log` as a line of JSON.
+    pub async fn start_on(port: u16, script: Script, log: Option<&Path>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let address = listener.local_addr()?;
+        let log = log.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
+        let mut signatures = Signatures::new();
+        for (signature, model) in &script.signatures {
+            signatures.entry(signature.clone()).or_default().insert(model.clone());
+        }
+        let state =
+            State { script, requests: Vec::new(), signatures, open: 0, problems: Vec::new(), log, strays: Vec::new() };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), started: Instant::now(), changed: watch::channel(0).0 });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { shared, address, accepting })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The base URL in the form that the wire's users configure: with `/v1` for Chat, without for Anthropic.
+    #[must_use]
+    pub fn base_url(&self, wire: Wire) -> String {
+        match wire {
+            Wire::Anthropic => format!("http://{}", self.address),
+            Wire::Chat => format!("http://{}/v1", self.address),
+        }
+    }
+
+    /// All model requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.lock().requests.clone()
+    }
+
+    /// Request number `n`, from 1.
+    #[must_use]
+    pub fn request(&self, n: usize) -> RecordedRequest {
+        let requests = self.requests();
+        let count = requests.len();
+        requests.into_iter().nth(n - 1).unwrap_or_else(|| panic!("request {n} was never made: there were {count}"))
+    }
+
+    /// Waits until `n` model requests have arrived, and gives them.
+    pub async fn wait_for_requests(&self, n: usize) -> Vec<RecordedRequest> {
+        self.wait_until(&format!("{n} model requests"), |server| server.requests().len() >= n).await;
+        self.requests()
+    }
+
+    /// Waits until `holds`, looking again whenever something changed at the server. Panics after 30 s.
+    pub async fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let mut changed = self.shared.changed.subscribe();
+        let waiting = async {
+            while !holds(self) {
+                if changed.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(WAIT_MAX, waiting).await.is_err() {
+            let seen = self.requests().len();
+            panic!("waited {} s for {what}; the server has seen {seen} requests", WAIT_MAX.as_secs());
+        }
+    }
+
+    /// TCP connections that are open now, idle ones included.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.shared.lock().open
+    }
+
+    /// Adds a reply to a running script.
+    pub fn push(&self, reply: Reply) {
+        self.shared.lock().script.replies.push_back(reply);
+    }
+
+    /// Replies not yet asked for.
+    #[must_use]
+    pub fn unused(&self) -> usize {
+        self.shared.lock().script.replies.len()
+    }
+
+    /// Paths of requests that belong to no wire, as sent (query included).
+    #[must_use]
+    pub fn strays(&self) -> Vec<String> {
+        self.shared.lock().strays.clone()
+    }
+
+    /// Everything that went against the script: refused requests, requests without a reply, replies without a request.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let state = self.shared.lock();
+        let mut problems = state.problems.clone();
+        if !state.script.allow_unused && !state.script.replies.is_empty() {
+            problems.push(format!(
+                "{} of the script's replies were never asked for, the first: {:?}",
+                state.script.replies.len(),
+                state.script.replies.front()
+            ));
+        }
+        problems
+    }
+
+    /// Ends the server; panics when anything went against the script.
+    pub fn finish(self) {
+        let problems = self.problems();
+        assert!(problems.is_empty(), "the model server's script did not hold:\n- {}", problems.join("\n- "));
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    // Owns the connections: they end with the server.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                shared.lock().open += 1;
+                shared.touch();
+                let shared = Arc::clone(&shared);
+                connections.spawn(async move {
+                    if let Ok(connection) = Connection::new(stream) {
+                        serve(connection, &shared).await;
+                    }
+                    shared.lock().open -= 1;
+                    shared.touch();
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(mut connection: Connection, shared: &Shared) {
+    while let Ok(Some(head)) = connection.request().await {
+        if !answer(&mut connection, head, shared).await {
+            return;
+        }
+    }
+}
+
+fn json_headers() -> BTreeMap<String, String> {
+    BTreeMap::from([("content-type".to_owned(), "application/json".to_owned())])
+}
+
+fn wire_of(path: &str) -> Option<Wire> {
+    if path.contains("//") || path.contains("/v1/v1/") {
+        return None;
+    }
+    if path.ends_with("/v1/messages") {
+        return Some(Wire::Anthropic);
+    }
+    path.ends_with("/chat/completions").then_some(Wire::Chat)
+}
+
+/// Answers one request. `false` = the connection is done.
+async fn answer(connection: &mut Connection, head: Head, shared: &Shared) -> bool {
+    let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
+    let Some(wire) = wire_of(path).filter(|_| head.method == "POST") else {
+        return answer_aside(connection, &head, path, shared).await;
+    };
+    let request = RecordedRequest {
+        number: 0,
+        wire,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        headers: head.headers.clone(),
+        body: serde_json::from_slice(&head.body).unwrap_or(Value::Null),
+        body_bytes: head.body.len(),
+        at: shared.started.elapsed(),
+        replied_at: None,
+        client_left: false,
+        refused: None,
+    };
+    let (request, reply) = decide(request, shared);
+    shared.touch();
+    let sent = deliver(connection, &request, &reply).await;
+    {
+        let mut state = shared.lock();
+        let at = shared.started.elapsed();
+        if let Some(recorded) = state.requests.get_mut(request.number - 1) {
+            recorded.replied_at = Some(at);
+            recorded.client_left = sent == Sent::ClientLeft;
+        }
+        log(
+            &mut state,
+            &json!({"event": "replied", "number": request.number, "at_us": at.as_micros() as u64,
+            "client_left": sent == Sent::ClientLeft}),
+        );
+    }
+    shared.touch();
+    sent == Sent::Whole
+}
+
+/// Requests that are not for a model's turn: the model list, token counting, and mistakes.
+async fn answer_aside(connection: &mut Connection, head: &Head, path: &str, shared: &Shared) -> bool {
+    let (code, body) = match (head.method.as_str(), path) {
+        ("GET", _) if path.ends_with("/models") => (
+            200,
+            json!({"object": "list", "has_more": false, "data": [
+                {"id": "fake-model", "object": "model", "type": "model", "display_name": "Fake model"}]}),
+        ),
+        ("POST", _) if path.ends_with("/v1/messages/count_tokens") => {
+            (200, json!({"input_tokens": head.body.len() / 4}))
+        }
+        _ => {
+            shared.lock().strays.push(head.target.clone());
+            (404, render::error(Wire::Anthropic, 404, &format!("no such path: {} {}", head.method, head.target), 0))
+        }
+    };
+    connection.send_whole(code, &json_headers(), body.to_string().as_bytes()).await.is_ok()
+}
+
+/// Records the request and takes the reply that is due.
+fn decide(mut request: RecordedRequest, shared: &Shared) -> (RecordedRequest, Reply) {
+    let mut state = shared.lock();
+    request.number = state.requests.len() + 1;
+    let refused = refusal(&state, &request);
+    if let Some(reason) = &refused {
+        let note = format!("request {} was refused: {reason}", request.number);
+        state.problems.push(note);
+    }
+    request.refused = refused.clone();
+    state.requests.push(request.clone());
+    log_request(&mut state, &request);
+    let reply = match refused {
+        Some(reason) => Reply::status(400).message(reason),
+        None => take_reply(&mut state, &request),
+    };
+    drop(state);
+    // A closure of the test may look at the server: it must not run under the lock.
+    let reply = resolve(reply, &request);
+    remember_signatures(&reply, &request, shared);
+    (request, reply)
+}
+
+fn refusal(state: &State, request: &RecordedRequest) -> Option<String> {
+    if request.body.is_null() {
+        return Some("We could not parse the JSON body of your request.".to_owned());
+    }
+    let refused = state.script.refused_fields.iter().find(|field| request.body.get(field.as_str()).is_some());
+    if let Some(field) = refused {
+        return Some(format!("Unrecognized request argument supplied: {field}"));
+    }
+    state.script.validate.then(|| validate::refusal(request.wire, &request.body, &state.signatures)).flatten()
+}
+
+fn take_reply(state: &mut State, request: &RecordedRequest) -> Reply {
+    if let Some((_, reply)) = state.script.rules.iter().find(|(matches, _)| matches(request)) {
+        return reply.clone();
+    }
+    if let Some(reply) = state.script.replies.pop_front() {
+        return reply;
+    }
+    state.script.fallback.clone().unwrap_or_else(|| {
+        let note = format!("request {} came when the script was used up", request.number);
+        state.problems.push(note.clone());
+        Reply::status(400).message(note)
+    })
+}
+
+fn resolve(mut reply: Reply, request: &RecordedRequest) -> Reply {
+    while let Content::From(make) = &reply.content {
+        reply = make(request);
+    }
+    reply
+}
+
+fn remember_signatures(reply: &Reply, request: &RecordedRequest, shared: &Shared) {
+    let Content::Turn(blocks) = &reply.content else { return };
+    for block in blocks {
+        if let Block::Thinking { signature, .. } = block {
+            let mut state = shared.lock();
+            state.signatures.entry(signature.clone()).or_default().insert(request.model().to_owned());
+        }
+    }
+}
+
+async fn deliver(connection: &mut Connection, request: &RecordedRequest, reply: &Reply) -> Sent {
+    if !connection.pause(reply.delivery.delay_before).await {
+        return Sent::ClientLeft;
+    }
+    if reply.delivery.hang_up {
+        return Sent::Cut;
+    }
+    let asked = Asked {
+        number: request.number,
+        model: request.model(),
+        wire: request.wire,
+        include_usage: request.body["stream_options"]["include_usage"] == true,
+    };
+    let streaming = request.body.get("stream").and_then(Value::as_bool).unwrap_or(false);
+    let whole = |sent: std::io::Result<()>| if sent.is_ok() { Sent::Whole } else { Sent::ClientLeft };
+    match &reply.content {
+        Content::Turn(blocks) if streaming => {
+            let body = render::stream(reply, blocks, &asked);
+            connection.send_stream(&reply.headers, &body, &reply.delivery).await
+        }
+        Content::Turn(blocks) => {
+            let mut headers = json_headers();
+            headers.extend(reply.headers.clone());
+            let body = render::whole(reply, blocks, &asked).to_string();
+            whole(connection.send_whole(200, &headers, body.as_bytes()).await)
+        }
+        Content::Raw(body) => connection.send_stream(&reply.headers, body, &reply.delivery).await,
+        Content::Status { code, headers, body, message } => {
+            let mut all = json_headers();
+            all.extend(headers.clone());
+            let body = body.clone().unwrap_or_else(|| render::error(request.wire, *code, message, request.number));
+            whole(connection.send_whole(*code, &all, body.to_string().as_bytes()).await)
+        }
+        Content::From(_) => unreachable!("resolved before delivery"),
+    }
+}
+
+fn log_request(state: &mut State, request: &RecordedRequest) {
+    if state.log.is_none() {
+        return;
+    }
+    let line = json!({
+        "event": "request",
+        "number": request.number,
+        "at_us": request.at.as_micros() as u64,
+        "wire": match request.wire { Wire::Anthropic => "anthropic", Wire::Chat => "chat" },
+        "path": request.path,
+        "query": request.query,
+        "headers": request.headers,
+        "body_bytes": request.body_bytes,
+        "refused": request.refused,
+        "body": request.body,
+    });
+    log(state, &line);
+}
+
+fn log(state: &mut State, line: &Value) {
+    if let Some(file) = &mut state.log {
+        // A full disk must not change what the client sees; the reader of the log notices the missing line.
+        writeln!(file, "{line}").ok();
+    }
+}
