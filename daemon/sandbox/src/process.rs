@@ -15,6 +15,8 @@ pub struct CommandSpec {
     pub env: BTreeMap<String, String>,
     /// Whether standard input is a pipe that can be written to; else it is closed (reads end at once).
     pub stdin: bool,
+    /// File mode mask of the command, on Unix; `None` keeps the daemon's own.
+    pub umask: Option<u32>,
 }
 
 /// Tells a process from a later one with the same pid.

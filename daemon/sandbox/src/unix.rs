@@ -1,0 +1,150 @@
+//! Sessions, groups and signals.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::Command;
+
+use crate::process::{ExitState, ProcessIdentity};
+
+/// Puts the command into a session of its own: no terminal to ask passwords on, and a group that can be ended whole.
+#[allow(unsafe_code)]
+pub(crate) fn prepare(command: &mut Command, umask: Option<u32>) {
+    let umask = umask.and_then(|mask| rustix::fs::RawMode::try_from(mask & 0o777).ok());
+    // SAFETY: the closure runs between fork and exec and only makes the system calls setsid and umask, both of which
+    // are async-signal-safe; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::setsid()?;
+            if let Some(mask) = umask {
+                rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The reading end of a command's output.
+#[derive(Debug)]
+pub(crate) struct Output(pipe::Receiver);
+
+impl Output {
+    pub(crate) fn new(reader: io::PipeReader) -> io::Result<Self> {
+        Ok(Self(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?))
+    }
+
+    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).await
+    }
+}
+
+/// A session that one of our commands began.
+#[derive(Debug)]
+pub(crate) struct Kin {
+    identity: ProcessIdentity,
+}
+
+/// How hard to end a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// May be caught, to tidy up.
+    Ask,
+    /// Can not be caught.
+    Kill,
+}
+
+impl Kin {
+    pub(crate) fn adopt(child: &tokio::process::Child) -> io::Result<Self> {
+        let pid = child.id().ok_or_else(|| io::Error::other("the process ended before it was known"))?;
+        Ok(Self { identity: identity_of(pid) })
+    }
+
+    pub(crate) fn identity(&self) -> ProcessIdentity {
+        self.identity
+    }
+
+    pub(crate) fn members(&self) -> Vec<u32> {
+        members(self.identity)
+    }
+
+    pub(crate) fn signal(&self, force: Force) {
+        signal(self.identity, force);
+    }
+}
+
+pub(crate) fn exit_state(status: ExitStatus) -> ExitState {
+    ExitState { code: status.code(), signal: status.signal() }
+}
+
+/// Whether the recorded process is still the one that bears its number; `false` when the OS can not tell.
+pub(crate) fn still_runs(identity: ProcessIdentity) -> bool {
+    identity.started_ticks != 0 && identity_of(identity.pid) == identity
+}
+
+/// What recovery needs to end a process that an earlier daemon started.
+pub(crate) fn recorded(identity: ProcessIdentity) -> Kin {
+    Kin { identity }
+}
+
+#[cfg(target_os = "linux")]
+fn identity_of(pid: u32) -> ProcessIdentity {
+    ProcessIdentity { pid, started_ticks: crate::proc_table::row(pid).map_or(0, |row| row.started_ticks) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn identity_of(pid: u32) -> ProcessIdentity {
+    ProcessIdentity { pid, started_ticks: 0 }
+}
+
+/// A group that may be signalled: never "every process", never init's, never our own.
+fn group_of(identity: ProcessIdentity) -> Option<Pid> {
+    let pid = Pid::from_raw(i32::try_from(identity.pid).ok()?)?;
+    (identity.pid > 1 && pid != rustix::process::getpgrp() && pid != rustix::process::getpid()).then_some(pid)
+}
+
+#[cfg(target_os = "linux")]
+fn members(identity: ProcessIdentity) -> Vec<u32> {
+    crate::proc_table::session_members(identity).into_iter().map(|row| row.pid).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn members(identity: ProcessIdentity) -> Vec<u32> {
+    let alive = group_of(identity).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok());
+    if alive { vec![identity.pid] } else { Vec::new() }
+}
+
+fn signal(identity: ProcessIdentity, force: Force) {
+    let Some(group) = group_of(identity) else { return };
+    let signal = match force {
+        Force::Ask => Signal::TERM,
+        Force::Kill => Signal::KILL,
+    };
+    #[cfg(target_os = "linux")]
+    {
+        let rows = crate::proc_table::session_members(identity);
+        if rows.iter().any(|row| row.group == identity.pid) {
+            gone_is_fine(rustix::process::kill_process_group(group, signal));
+        }
+        // Job control and setsid put children into groups of their own.
+        for row in rows.iter().filter(|row| row.group != identity.pid) {
+            if let Some(pid) = i32::try_from(row.pid).ok().and_then(Pid::from_raw) {
+                gone_is_fine(rustix::process::kill_process(pid, signal));
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    gone_is_fine(rustix::process::kill_process_group(group, signal));
+}
+
+fn gone_is_fine(result: Result<(), rustix::io::Errno>) {
+    if let Err(error) = result
+        && error != rustix::io::Errno::SRCH
+    {
+        tracing::warn!(%error, "a process could not be signalled");
+    }
+}
