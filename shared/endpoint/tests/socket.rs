@@ -1,0 +1,176 @@
+//! Binding and connecting with real sockets.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Duration;
+
+use mcode_endpoint::{Activated, ConnectError, EndpointError, SocketPath, bind, connect, health};
+use mcode_env::Dirs;
+use tokio::sync::oneshot;
+
+fn socket(home: &Path) -> SocketPath {
+    SocketPath::resolve(Some(&home.join("run/v1/mcoded.sock")), &Dirs::under(home)).unwrap()
+}
+
+async fn bind_now(socket: &SocketPath) -> Result<mcode_endpoint::Bound, EndpointError> {
+    bind(socket, Activated::default(), Duration::ZERO).await
+}
+
+struct Serving {
+    stop: oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn serve(bound: mcode_endpoint::Bound) -> Serving {
+    let (incoming, lock) = bound.into_parts().unwrap();
+    let (_reporter, service) = tonic_health::server::health_reporter();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let wait = async {
+            stopped.await.ok();
+        };
+        tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(incoming, wait)
+            .await
+            .unwrap();
+        drop(lock);
+    });
+    Serving { stop, task }
+}
+
+#[tokio::test]
+async fn a_round_trip_and_modes() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    assert!(matches!(connect(&socket).await, Err(ConnectError::NotRunning(_))));
+    let serving = serve(bind_now(&socket).await.unwrap()).await;
+
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(socket.address()), 0o600);
+    assert_eq!(mode(socket.address().parent().unwrap()), 0o700);
+    let channel = connect(&socket).await.unwrap();
+    assert!(health(&channel).await.unwrap());
+
+    // A second daemon is turned away at once and harms nothing.
+    let error = bind(&socket, Activated::default(), Duration::from_secs(30)).await.unwrap_err();
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    assert!(matches!(error, EndpointError::AlreadyRunning { .. }));
+    assert!(health(&connect(&socket).await.unwrap()).await.unwrap());
+
+    drop(channel);
+    serving.stop.send(()).unwrap();
+    serving.task.await.unwrap();
+    assert!(!socket.address().exists());
+    assert!(matches!(connect(&socket).await, Err(ConnectError::NotRunning(_))));
+}
+
+#[tokio::test]
+async fn a_stale_socket_gives_way() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    std::fs::create_dir_all(socket.address().parent().unwrap()).unwrap();
+    drop(UnixListener::bind(socket.address()).unwrap());
+    assert!(socket.address().exists());
+    assert!(matches!(connect(&socket).await, Err(ConnectError::NotRunning(_))));
+    let serving = serve(bind_now(&socket).await.unwrap()).await;
+    assert!(health(&connect(&socket).await.unwrap()).await.unwrap());
+    serving.task.abort();
+}
+
+#[tokio::test]
+async fn what_is_not_ours_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let path = socket.address();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let precious = home.path().join("precious");
+    std::fs::write(&precious, "keep").unwrap();
+
+    let refused = |error: EndpointError| {
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        assert!(matches!(error, EndpointError::Occupied { .. }), "{error:?}");
+    };
+    std::fs::copy(&precious, path).unwrap();
+    refused(bind_now(&socket).await.unwrap_err());
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "keep");
+    std::fs::remove_file(path).unwrap();
+
+    symlink(&precious, path).unwrap();
+    refused(bind_now(&socket).await.unwrap_err());
+    assert!(path.is_symlink());
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "keep");
+    std::fs::remove_file(path).unwrap();
+
+    std::fs::create_dir(path).unwrap();
+    refused(bind_now(&socket).await.unwrap_err());
+    std::fs::remove_dir(path).unwrap();
+
+    let foreign = UnixListener::bind(path).unwrap();
+    refused(bind_now(&socket).await.unwrap_err());
+    foreign.set_nonblocking(true).unwrap();
+    assert!(foreign.accept().is_ok(), "the probe reached the live foreign socket");
+    std::os::unix::net::UnixStream::connect(path).unwrap();
+}
+
+#[tokio::test]
+async fn a_late_end_leaves_the_successor_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let (incoming, old_lock) = bind_now(&socket).await.unwrap().into_parts().unwrap();
+    // The old daemon no longer accepts but is not yet through.
+    drop(incoming);
+    assert!(!socket.address().exists());
+    let error = bind_now(&socket).await.unwrap_err();
+    assert!(matches!(error, EndpointError::LockHeld { .. }), "{error}");
+
+    let successor = tokio::spawn({
+        let socket = socket.clone();
+        async move { bind(&socket, Activated::default(), Duration::from_secs(20)).await }
+    });
+    drop(old_lock);
+    let serving = serve(successor.await.unwrap().unwrap()).await;
+    assert!(health(&connect(&socket).await.unwrap()).await.unwrap());
+    serving.task.abort();
+}
+
+#[tokio::test]
+async fn a_socket_that_replaced_ours_is_not_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let (incoming, _lock) = bind_now(&socket).await.unwrap().into_parts().unwrap();
+    std::fs::rename(socket.address(), home.path().join("moved")).unwrap();
+    let _other = UnixListener::bind(socket.address()).unwrap();
+    drop(incoming);
+    assert!(socket.address().exists());
+}
+
+#[tokio::test]
+async fn an_existing_directory_of_an_explicit_path_keeps_its_mode() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = SocketPath::resolve(Some(&home.path().join("s.sock")), &Dirs::under(home.path())).unwrap();
+    let _bound = bind_now(&socket).await.unwrap();
+    assert_eq!(home.path().metadata().unwrap().permissions().mode() & 0o777, 0o755);
+}
+
+#[tokio::test]
+async fn something_else_that_listens_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = SocketPath::resolve(Some(&home.path().join("s.sock")), &Dirs::under(home.path())).unwrap();
+    let listener = UnixListener::bind(socket.address()).unwrap();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 no\r\n\r\n").unwrap();
+    });
+    let channel = connect(&socket).await;
+    let failed = match &channel {
+        Ok(channel) => health(channel).await.is_err(),
+        Err(error) => error.to_string().contains("s.sock"),
+    };
+    assert!(failed);
+    other.join().unwrap();
+}
