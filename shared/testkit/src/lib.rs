@@ -12,6 +12,13 @@
     reason = "test support: a broken expectation has to fail the test at once"
 )]
 
+#[cfg(unix)]
+pub mod daemon;
 pub mod model_server;
+pub mod workspace;
+
+#[cfg(unix)]
+pub use daemon::{Output, TestDaemon};
+pub use workspace::Workspace;
 
 pub use model_server::{ModelServer, RecordedRequest, Reply, Script, Usage, Wire};

@@ -34,23 +34,22 @@ fn arguments() -> anyhow::Result<Arguments> {
     Ok(Arguments { script: script.context("--script FILE is needed")?, port, log })
 }
 
-async fn run() -> anyhow::Result<()> {
+fn run() -> anyhow::Result<std::convert::Infallible> {
     let arguments = arguments()?;
     let script = ScriptFile::read(&arguments.script)
         .with_context(|| format!("the script {}", arguments.script.display()))?
         .script();
     let server = ModelServer::start_on(arguments.port, script, arguments.log.as_deref())
-        .await
         .with_context(|| format!("cannot listen on port {} of 127.0.0.1", arguments.port))?;
     println!("http://{}", server.address());
-    std::future::pending::<()>().await;
-    Ok(())
+    loop {
+        std::thread::park();
+    }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
+fn main() -> ExitCode {
+    match run() {
+        Ok(never) => match never {},
         Err(error) => {
             eprintln!("fake-model: {error:#}");
             ExitCode::FAILURE

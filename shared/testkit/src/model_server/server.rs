@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 use super::connection::{Connection, Head, Sent};
 use super::render::{self, Asked};
@@ -170,41 +170,61 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     started: Instant,
+    /// Counts changes, for waiters on a runtime …
     changed: watch::Sender<u64>,
+    /// … and for those without one.
+    changes: Mutex<u64>,
+    woken: Condvar,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn touch(&self) {
+        *self.changes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.woken.notify_all();
         self.changed.send_modify(|count| *count += 1);
     }
 }
 
 /// A running server; it stops when dropped.
+///
+/// It runs on a thread and a runtime of its own: a test may block, or pause its own clock, and still be served.
 pub struct ModelServer {
     shared: Arc<Shared>,
     address: SocketAddr,
-    accepting: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        self.accepting.abort();
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
     }
 }
 
 impl ModelServer {
     /// Starts on a free port of 127.0.0.1.
+    #[allow(clippy::unused_async, reason = "callers await it; it may come to need that")]
     pub async fn start(script: Script) -> Self {
-        Self::start_on(0, script, None).await.expect("a port of 127.0.0.1 can be bound")
+        Self::start_blocking(script)
+    }
+
+    /// Starts on a free port of 127.0.0.1, from a test without a runtime.
+    #[must_use]
+    pub fn start_blocking(script: Script) -> Self {
+        Self::start_on(0, script, None).expect("a port of 127.0.0.1 can be bound")
     }
 
     /// Starts on this port (0 = any free one); every request is also appended to `log` as a line of JSON.
-    pub async fn start_on(port: u16, script: Script, log: Option<&Path>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    pub fn start_on(port: u16, script: Script, log: Option<&Path>) -> std::io::Result<Self> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let log = log.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
         let mut signatures = Signatures::new();
@@ -213,10 +233,28 @@ impl ModelServer {
         }
         let state =
             State { script, requests: Vec::new(), signatures, open: 0, problems: Vec::new(), log, strays: Vec::new() };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), started: Instant::now(), changed: watch::channel(0).0 });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { shared, address, accepting })
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            started: Instant::now(),
+            changed: watch::channel(0).0,
+            changes: Mutex::new(0),
+            woken: Condvar::new(),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let thread = {
+            let shared = Arc::clone(&shared);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            std::thread::Builder::new().name("model-server".to_owned()).spawn(move || {
+                runtime.block_on(async {
+                    let Ok(listener) = TcpListener::from_std(listener) else { return };
+                    tokio::select! {
+                        () = accept(listener, shared) => {}
+                        _ = stopped => {}
+                    }
+                });
+            })?
+        };
+        Ok(Self { shared, address, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -268,6 +306,27 @@ impl ModelServer {
             let seen = self.requests().len();
             panic!("waited {} s for {what}; the server has seen {seen} requests", WAIT_MAX.as_secs());
         }
+    }
+
+    /// [`Self::wait_until`] for a test without a runtime.
+    pub fn wait_until_blocking(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let seen = *self.shared.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            if holds(self) {
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "waited {} s for {what}", WAIT_MAX.as_secs());
+            let changes = self.shared.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.shared.woken.wait_timeout_while(changes, left, |now| *now == seen));
+        }
+    }
+
+    /// [`Self::wait_for_requests`] for a test without a runtime.
+    pub fn wait_for_requests_blocking(&self, n: usize) -> Vec<RecordedRequest> {
+        self.wait_until_blocking(&format!("{n} model requests"), |server| server.requests().len() >= n);
+        self.requests()
     }
 
     /// TCP connections that are open now, idle ones included.
