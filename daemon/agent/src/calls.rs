@@ -1,0 +1,444 @@
+//! Tool calls: arguments, permission, running, results.
+//!
+//! Calls run in the order in which the model gave them; neighbours that only look run at the same time. Each call is
+//! checked, planned and decided right before it runs, since an earlier call of the step may have changed what it
+//! would do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, Question};
+use mcode_events::message::Part;
+use mcode_events::run::{RunError, RunErrorKind};
+use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
+use mcode_ids::{ApprovalId, ProcessId, QuestionId, ToolCallId, TurnId};
+use mcode_permissions::{DecideInput, Decision, Mode, Verdict};
+use mcode_tools::port::StartedProcess;
+use mcode_tools::{AskOutcome, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
+use serde_json::Value;
+
+use crate::drive::{Driver, RunContext, RunServices, Stop};
+use crate::live::LiveKey;
+use crate::repetition::{Repetition, Verdict as Repeated};
+
+/// Calls that run at the same time at most.
+const PARALLEL_MAX: usize = 8;
+
+/// How long a cancelled tool may take to end by itself before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_secs(8);
+
+/// How long an approval waits before silence is a refusal, in milliseconds (24 h).
+pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The longest preview in an approval, in bytes.
+const PREVIEW_BYTES_MAX: usize = 16 * 1024;
+
+/// A call that the model asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) tool_call_id: ToolCallId,
+    pub(crate) name: String,
+    pub(crate) arguments: Value,
+    /// What is wrong with it before it is even planned.
+    problem: Option<String>,
+    tool: Option<(Arc<dyn Tool>, ToolSpec)>,
+}
+
+impl Call {
+    pub(crate) fn event(&self) -> ToolCall {
+        ToolCall { tool_call_id: self.tool_call_id, name: self.name.clone(), arguments: self.arguments.clone() }
+    }
+}
+
+/// A call that may run beside others, or has to run alone.
+struct Planned {
+    call: Call,
+    plan: Result<CallPlan, ToolFailure>,
+}
+
+impl Driver {
+    /// The calls of a message, their arguments checked and mended where that is safe.
+    pub(crate) fn prepare_calls(&self, parts: &[Part]) -> Vec<Call> {
+        parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::ToolCall { tool_call_id, name, arguments, .. } => Some(self.prepare(*tool_call_id, name, arguments)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn prepare(&self, tool_call_id: ToolCallId, name: &str, arguments: &Value) -> Call {
+        let tools = &self.services.tools;
+        let tool = tools.get(name).cloned().zip(tools.spec(name).cloned());
+        let (arguments, problem) = match (&tool, arguments) {
+            (None, _) => {
+                let known: Vec<&str> = tools.names().collect();
+                (arguments.clone(), Some(format!("There is no tool named '{name}'. The tools are: {}.", known.join(", "))))
+            }
+            (Some(_), Value::String(raw)) if serde_json::from_str::<Value>(raw).is_err() => {
+                let reason = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string()).unwrap_or_default();
+                let text = format!("The arguments of this call are not valid JSON ({reason}), so nothing was run. Send the call again.");
+                (arguments.clone(), Some(text))
+            }
+            (Some(_), given) => match tools.check_arguments(name, given) {
+                Ok(mended) => (mended, None),
+                Err(failure) => (given.clone(), Some(failure.to_string())),
+            },
+        };
+        Call { tool_call_id, name: name.to_owned(), arguments, problem, tool }
+    }
+
+    /// Runs the calls of a step, in order; looks beside each other, everything else alone.
+    pub(crate) async fn run_calls(&mut self, turn_id: TurnId, calls: Vec<Call>) -> Result<(), Stop> {
+        let mut calls = calls.into_iter().peekable();
+        let mut next = None;
+        while let Some(planned) = match next.take() {
+            Some(planned) => Some(planned),
+            None => match calls.next() {
+                Some(call) => Some(self.plan(turn_id, call).await),
+                None => None,
+            },
+        } {
+            let mut group = vec![planned];
+            while group.iter().all(is_parallel) && group.len() < PARALLEL_MAX {
+                let Some(call) = calls.next() else { break };
+                let planned = self.plan(turn_id, call).await;
+                if is_parallel(&planned) {
+                    group.push(planned);
+                } else {
+                    next = Some(planned);
+                    break;
+                }
+            }
+            self.run_group(turn_id, group).await?;
+            // A call that was planned beside its forerunners is planned again if it has to run after them.
+            if let Some(stale) = next.take() {
+                next = Some(self.plan(turn_id, stale.call).await);
+            }
+        }
+        Ok(())
+    }
+
+    async fn plan(&self, turn_id: TurnId, call: Call) -> Planned {
+        let plan = match (&call.problem, &call.tool) {
+            (Some(problem), _) => Err(ToolFailure::BadArguments(problem.clone())),
+            (None, None) => Err(ToolFailure::Failed("there is no such tool".to_owned())),
+            (None, Some((tool, _))) => {
+                let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
+                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, Vec::new());
+                tokio::task::spawn_blocking(move || tool.plan(&arguments, &context))
+                    .await
+                    .unwrap_or_else(|_| Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned())))
+            }
+        };
+        Planned { call, plan }
+    }
+
+    async fn run_group(&mut self, turn_id: TurnId, group: Vec<Planned>) -> Result<(), Stop> {
+        let tasks = self.services.port.record(turn_id, Vec::new()).await?.tasks.clone();
+        let (services, context) = (&self.services, &self.context);
+        let mut running = futures::stream::iter(group.into_iter().map(|planned| {
+            let tasks = tasks.clone();
+            async move {
+                let call = planned.call.clone();
+                (call, run_one(services, context, turn_id, planned, tasks).await)
+            }
+        }))
+        .buffer_unordered(PARALLEL_MAX);
+        while let Some(first) = running.next().await {
+            // Results that are ready together are committed together; a slow one does not hold the others back.
+            let mut ended = vec![first];
+            while let Some(Some(another)) = futures::FutureExt::now_or_never(running.next()) {
+                ended.push(another);
+            }
+            let mut bodies = Vec::with_capacity(ended.len());
+            let mut stop = None;
+            for (call, result) in ended {
+                let mut result = result?;
+                self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
+                self.last_call_denied =
+                    (result.status == ToolCallStatus::Denied).then(|| format!("{} ({})", call.name, result.preview));
+                stop = stop.or(note_repetition(&mut self.repetition, &call, &mut result));
+                bodies.push(EventBody::ToolCallFinished { name: call.name, result });
+            }
+            self.services.port.record(turn_id, bodies).await?;
+            if let Some(stop) = stop {
+                return Err(stop);
+            }
+        }
+        drop(running);
+        if self.context.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+}
+
+fn is_parallel(planned: &Planned) -> bool {
+    planned.plan.as_ref().is_ok_and(|plan| plan.parallel)
+}
+
+/// Tells a model that repeats itself so; the answer is how the run has to end, if it has to.
+fn note_repetition(repetition: &mut Repetition, call: &Call, result: &mut ToolResult) -> Option<Stop> {
+    match repetition.note(&call.name, &call.arguments, result) {
+        Repeated::Fine => None,
+        Repeated::Warn(count) => {
+            let text = format!("[mcode] This is the same call with the same result, {count} times in a row. Try something else.");
+            result.content.push(ResultPart::Text { text });
+            None
+        }
+        Repeated::Stop(count) => Some(Stop::Failed(RunError {
+            kind: RunErrorKind::Limit,
+            reason: "LOOP_DETECTED".to_owned(),
+            message: format!("the model made the same {} call {count} times in a row with the same result", call.name),
+            hint: "say what to do differently and go on with --thread, or use another model".to_owned(),
+        })),
+    }
+}
+
+/// One call from its plan to its result. Fails only when the run has to stop.
+async fn run_one(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    planned: Planned,
+    tasks: Vec<TaskItem>,
+) -> Result<ToolResult, Stop> {
+    let Planned { call, plan } = planned;
+    let id = call.tool_call_id;
+    if context.cancel.is_cancelled() {
+        return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
+    }
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(failure) => return Ok(failed(id, failure)),
+    };
+    let Some((tool, spec)) = call.tool.clone() else {
+        return Ok(ToolResult::text(id, ToolCallStatus::Failed, "there is no such tool"));
+    };
+    if let Err(refusal) = permit(services, context, turn_id, &call, &spec, &plan).await? {
+        return Ok(refusal);
+    }
+    let call_context = call_context(services, context, turn_id, id, tasks);
+    // A task of its own: a tool that panics fails its call, not the run.
+    let mut running = tokio::spawn(tool.run(call.arguments.clone(), call_context));
+    let joined = tokio::select! {
+        joined = &mut running => joined,
+        () = cancelled_for(&context.cancel, CANCEL_GRACE) => {
+            running.abort();
+            return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user."));
+        }
+    };
+    Ok(match joined {
+        Ok(Ok(output)) => finished(id, output),
+        Ok(Err(failure)) => failed(id, failure),
+        Err(_) => ToolResult::text(id, ToolCallStatus::Failed, "The tool crashed; this is a fault of mcode, not of the call."),
+    })
+}
+
+async fn cancelled_for(cancel: &tokio_util::sync::CancellationToken, grace: Duration) {
+    cancel.cancelled().await;
+    tokio::time::sleep(grace).await;
+}
+
+/// `Ok(Err(result))` is a refusal that the model is told.
+async fn permit(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    call: &Call,
+    spec: &ToolSpec,
+    plan: &CallPlan,
+) -> Result<Result<(), ToolResult>, Stop> {
+    let decision = decide(services, context, spec, plan);
+    let refused = |text: String| {
+        let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
+        result.preview.clone_from(&decision.why);
+        result
+    };
+    match decision.verdict {
+        Verdict::Allow => Ok(Ok(())),
+        Verdict::Deny => Ok(Err(refused(format!(
+            "Permission denied: {}. Nothing was run. Do without it, or tell the user what you would need.",
+            decision.why
+        )))),
+        Verdict::Ask if !context.options.interactive => Ok(Err(refused(format!(
+            "Permission denied: {}, and nobody is there to answer. Nothing was run. Do without it, or tell the user what you would need.",
+            decision.why
+        )))),
+        Verdict::Ask => {
+            let request = approval_request(services, call, plan, &decision);
+            let asked = services.port.await_approval(turn_id, request);
+            let answer = tokio::select! {
+                answer = asked => answer?,
+                () = context.cancel.cancelled() => return Err(Stop::Cancelled),
+            };
+            Ok(match answer.outcome {
+                ApprovalOutcome::Allowed | ApprovalOutcome::AllowedAlways => Ok(()),
+                ApprovalOutcome::Denied => Err(refused(match answer.reason.as_str() {
+                    "" => "The user refused this call. Nothing was run.".to_owned(),
+                    reason => format!("The user refused this call and said: {reason}. Nothing was run."),
+                })),
+                ApprovalOutcome::Expired => Err(refused("Nobody answered in time, so this call was refused.".to_owned())),
+                ApprovalOutcome::Withdrawn => Err(refused("The question was withdrawn; nothing was run.".to_owned())),
+            })
+        }
+    }
+}
+
+fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, plan: &CallPlan) -> Decision {
+    let mode = match context.options.mode.as_str() {
+        "plan" => Mode::Plan,
+        "explore" => Mode::Explore,
+        _ => Mode::Build,
+    };
+    let extra_dirs: Vec<std::path::PathBuf> = context.options.add_dirs.iter().map(Into::into).collect();
+    services.rules.decide(&DecideInput {
+        tool: spec.name,
+        category: spec.category,
+        accesses: &plan.access,
+        mode,
+        policy: context.options.approval,
+        project_root: &context.project_root,
+        extra_dirs: &extra_dirs,
+        home: context.tool_env.get("HOME").map(std::path::Path::new),
+    })
+}
+
+fn approval_request(services: &RunServices, call: &Call, plan: &CallPlan, decision: &Decision) -> ApprovalRequest {
+    ApprovalRequest {
+        approval_id: ApprovalId::from_uuid(services.ids.next()),
+        tool_call_id: call.tool_call_id,
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        preview: mcode_text::truncate_bytes(&plan.preview, PREVIEW_BYTES_MAX).to_owned(),
+        why: decision.why.clone(),
+        deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
+        proposed_rule: mcode_permissions::propose_rule(&call.name, &plan.access),
+    }
+}
+
+fn finished(tool_call_id: ToolCallId, output: ToolOutput) -> ToolResult {
+    ToolResult {
+        tool_call_id,
+        status: if output.failed { ToolCallStatus::Failed } else { ToolCallStatus::Done },
+        content: if output.content.is_empty() {
+            vec![ResultPart::Text { text: "(no output)".to_owned() }]
+        } else {
+            output.content
+        },
+        preview: output.preview,
+        exit_code: output.exit_code,
+        files: output.files,
+        diff: output.diff,
+    }
+}
+
+fn failed(tool_call_id: ToolCallId, failure: ToolFailure) -> ToolResult {
+    let status = match failure {
+        ToolFailure::Cancelled => ToolCallStatus::Cancelled,
+        ToolFailure::BadArguments(_) | ToolFailure::Failed(_) => ToolCallStatus::Failed,
+    };
+    ToolResult::text(tool_call_id, status, failure.to_string())
+}
+
+fn call_context(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    tool_call_id: ToolCallId,
+    tasks: Vec<TaskItem>,
+) -> CallContext {
+    CallContext {
+        thread_id: context.thread_id,
+        tool_call_id,
+        cwd: context.options.cwd.clone().into(),
+        project_root: context.project_root.clone(),
+        env: Arc::clone(&context.tool_env),
+        umask: context.umask,
+        ledger: Arc::clone(&services.ledger),
+        blobs: Arc::clone(&services.blobs),
+        port: Arc::new(CallPort {
+            services: services.clone(),
+            interactive: context.options.interactive,
+            cancel: context.cancel.clone(),
+            turn_id,
+            tool_call_id,
+        }),
+        tasks,
+        cancel: context.cancel.child_token(),
+        clock: Arc::clone(&services.clock),
+        ids: Arc::clone(&services.ids),
+    }
+}
+
+/// A tool's line to its run.
+#[derive(Debug)]
+struct CallPort {
+    services: RunServices,
+    interactive: bool,
+    cancel: tokio_util::sync::CancellationToken,
+    turn_id: TurnId,
+    tool_call_id: ToolCallId,
+}
+
+impl ToolPort for CallPort {
+    fn ask(&self, question: String, options: Vec<String>, multiple: bool) -> BoxFuture<'_, AskOutcome> {
+        Box::pin(async move {
+            if !self.interactive {
+                return AskOutcome::NobodyThere;
+            }
+            let question = Question {
+                question_id: QuestionId::from_uuid(self.services.ids.next()),
+                tool_call_id: self.tool_call_id,
+                question,
+                options,
+                multiple,
+            };
+            tokio::select! {
+                answer = self.services.port.await_answer(self.turn_id, question) => match answer {
+                    Ok(Some(text)) => AskOutcome::Answered(text),
+                    Ok(None) | Err(_) => AskOutcome::Cancelled,
+                },
+                () = self.cancel.cancelled() => AskOutcome::Cancelled,
+            }
+        })
+    }
+
+    fn set_tasks(&self, items: Vec<TaskItem>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // A log that cannot be written ends the run at the next record; the list is not worth an error of its own.
+            let _ = self.services.port.record(self.turn_id, vec![EventBody::TasksChanged { items }]).await.is_ok();
+        })
+    }
+
+    fn process_started(&self, process: StartedProcess) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let body = EventBody::ProcessStarted {
+                process_id: process.process_id,
+                tool_call_id: self.tool_call_id,
+                pid: process.pid,
+                started_ticks: process.started_ticks,
+                command: process.command,
+                background: process.background,
+            };
+            let _ = self.services.port.record(self.turn_id, vec![body]).await.is_ok();
+        })
+    }
+
+    fn process_exited(
+        &self,
+        process_id: ProcessId,
+        exit_code: Option<i32>,
+        reason: String,
+        notice: Option<String>,
+    ) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _ = self.services.port.process_exited(process_id, exit_code, reason, notice).await.is_ok();
+        })
+    }
+
+    fn output(&self, text: &str) {
+        self.services.live.push_text(LiveKey::ToolCall(self.tool_call_id), text);
+    }
+}

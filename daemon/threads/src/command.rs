@@ -1,0 +1,137 @@
+//! What can be asked of a thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mcode_events::message::Part;
+use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits, ThinkingLevel};
+use mcode_events::state::ThreadState;
+use mcode_ids::{ApprovalId, InputId, QuestionId, RequestId, RunId, Seq, ThreadId};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::error::ThreadError;
+
+/// A client's surroundings for one run; never stored.
+#[derive(Debug, Clone)]
+pub struct RunSurroundings {
+    /// The client's environment.
+    pub client_env: Arc<BTreeMap<String, String>>,
+    /// The same without secrets, for tools.
+    pub tool_env: Arc<BTreeMap<String, String>>,
+    /// The client's file mode mask.
+    pub umask: u32,
+}
+
+/// A thread to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewThread {
+    /// Where it works: absolute.
+    pub cwd: String,
+    /// What it is called; empty for the default.
+    pub title: String,
+    /// `provider/model`, resolved.
+    pub model: String,
+    /// `build`, `plan` or `explore`.
+    pub mode: String,
+    /// Whether it goes when its run ends.
+    pub ephemeral: bool,
+}
+
+/// A run to be started.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// An idle thread to go on with.
+    pub thread_id: Option<ThreadId>,
+    /// What the user says.
+    pub parts: Vec<Part>,
+    /// `provider/model`, if the user named one.
+    pub model: Option<String>,
+    /// Mode, if the user named one.
+    pub mode: Option<String>,
+    /// How much to think.
+    pub thinking: Option<ThinkingLevel>,
+    /// What to do about undecided tool calls; `None` is as configured.
+    pub approval: Option<ApprovalPolicy>,
+    /// Whether somebody is there to answer.
+    pub interactive: bool,
+    /// Limits.
+    pub limits: RunLimits,
+    /// Where the client stands: absolute.
+    pub cwd: String,
+    /// Further folders.
+    pub add_dirs: Vec<String>,
+    /// Title of a new thread.
+    pub title: String,
+    /// What the final answer has to satisfy.
+    pub answer_schema: Option<Value>,
+    /// Whether a new thread goes when its run ends.
+    pub ephemeral: bool,
+    /// The client's surroundings.
+    pub surroundings: RunSurroundings,
+    /// Makes a retry safe, with a hash of the request.
+    pub request: Option<(RequestId, String)>,
+}
+
+/// More input for a thread with a run at work.
+#[derive(Debug, Clone)]
+pub struct NewInput {
+    /// When it is given.
+    pub delivery: Delivery,
+    /// What the user says.
+    pub parts: Vec<Part>,
+    /// The run it is meant for; `None` is whichever is at work.
+    pub run_id: Option<RunId>,
+    /// Makes a retry safe, with a hash of the request.
+    pub request: Option<(RequestId, String)>,
+}
+
+/// A run that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Started {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// The last seq before the run's first event.
+    pub seq: Seq,
+}
+
+/// What somebody decided about an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    /// Which.
+    pub approval_id: ApprovalId,
+    /// Whether it may run.
+    pub allow: bool,
+    /// Whether the proposed rule is kept.
+    pub always: bool,
+    /// What was said.
+    pub reason: String,
+    /// Who decided.
+    pub by: String,
+}
+
+/// A settled approval or question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Where it is in the log.
+    pub seq: Seq,
+    /// The rule that was kept.
+    pub rule: Option<String>,
+}
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ThreadError>>;
+
+/// A message to an actor.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Create { thread: NewThread, reply: Reply<Seq> },
+    Start { run: Box<NewRun>, reply: Reply<Started> },
+    Input { input: NewInput, reply: Reply<(InputId, Seq)> },
+    Cancel { run_id: RunId, reply: Reply<()> },
+    Resolve { resolution: Resolution, reply: Reply<Answered> },
+    Answer { question_id: QuestionId, answer: String, reply: Reply<Answered> },
+    State { reply: Reply<Arc<ThreadState>> },
+    Close { reply: Reply<()> },
+}

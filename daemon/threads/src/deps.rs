@@ -1,0 +1,57 @@
+//! What threads work with, given once at start.
+
+use std::sync::Arc;
+
+use mcode_config::Effective;
+use mcode_env::{Clock, IdGen};
+use mcode_ids::ThreadId;
+use mcode_models::ModelRegistry;
+use mcode_models::retry::RetryPolicy;
+use mcode_permissions::RuleSet;
+use mcode_store::Store;
+use mcode_tools::ToolSet;
+
+/// Gives the present value of something that can change.
+pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
+
+/// Ends the process group of a dead daemon's child, if pid and start time still name the same process.
+pub type ReapOrphan = Arc<dyn Fn(u32, u64) + Send + Sync>;
+
+/// Ends the processes that a thread still has.
+pub type EndProcesses = Arc<dyn Fn(ThreadId) + Send + Sync>;
+
+/// Keeps a permission rule for good; the error says why it could not.
+pub type KeepRule = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// What threads work with.
+#[derive(Clone)]
+pub struct Deps {
+    /// The log.
+    pub store: Store,
+    /// Models by name.
+    pub models: Arc<dyn ModelRegistry>,
+    /// The tools.
+    pub tools: Arc<ToolSet>,
+    /// The user's rules as they now are.
+    pub rules: Current<RuleSet>,
+    /// The configuration as it now is.
+    pub config: Current<Effective>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Makes ids.
+    pub ids: Arc<dyn IdGen>,
+    /// When to try a model again.
+    pub retry: RetryPolicy,
+    /// For recovery.
+    pub reap_orphan: ReapOrphan,
+    /// For threads that are closed.
+    pub end_processes: EndProcesses,
+    /// For "always allow".
+    pub keep_rule: KeepRule,
+}
+
+impl std::fmt::Debug for Deps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deps").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,103 @@
+//! Why a thread refuses.
+
+use mcode_ids::{RunId, ThreadId};
+use mcode_models::ModelError;
+use mcode_store::{AppendError, Damage, ReadError, StoreError};
+
+/// A command was not carried out; nothing of it is in the log.
+#[derive(Debug, thiserror::Error)]
+pub enum ThreadError {
+    /// There is no such thing.
+    #[error("there is no {what} {id}")]
+    NotFound {
+        /// thread, run, approval, question.
+        what: &'static str,
+        /// The id that was given.
+        id: String,
+    },
+    /// The thread already has a run at work.
+    #[error("thread {thread_id} is busy with run {run_id}")]
+    RunActive {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Its run.
+        run_id: RunId,
+    },
+    /// The thread has no run at work.
+    #[error("{0} has no run at work")]
+    NoActiveRun(String),
+    /// The log is damaged: the thread can be read up to there, and not be written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// Too many commands wait.
+    #[error("thread {0} has too many commands waiting")]
+    Busy(ThreadId),
+    /// Too many clients watch.
+    #[error("thread {0} has too many subscribers")]
+    TooManySubscribers(ThreadId),
+    /// The request id was used for another request.
+    #[error("request id '{0}' was used for another request")]
+    RequestIdReused(String),
+    /// The same request is being carried out right now.
+    #[error("request '{0}' is being carried out")]
+    RequestInFlight(String),
+    /// Somebody else settled it first.
+    #[error("{0} was settled already")]
+    AlreadyResolved(String),
+    /// A field of the request does not fit.
+    #[error("{field}: {message}")]
+    InvalidArgument {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The model can not be asked.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A budget is used up.
+    #[error("{message}")]
+    Limit {
+        /// Which, in words.
+        message: String,
+    },
+    /// The daemon is ending.
+    #[error("the daemon is shutting down")]
+    ShuttingDown,
+    /// No space is left.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The store does not work.
+    #[error("the log cannot be used")]
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The actor ended before it answered; the command may be given again.
+    #[error("the thread was closed")]
+    Closed,
+}
+
+impl From<AppendError> for ThreadError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::DiskFull => Self::DiskFull,
+            other => Self::Store(Box::new(other)),
+        }
+    }
+}
+
+impl From<ReadError> for ThreadError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Damaged(damage) => Self::Damaged(damage),
+            ReadError::BadPageToken(token) => {
+                Self::InvalidArgument { field: "page_token", message: format!("'{token}' is not a token of this list") }
+            }
+            ReadError::Store(error) => Self::Store(Box::new(error)),
+        }
+    }
+}
+
+impl From<StoreError> for ThreadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
+}
