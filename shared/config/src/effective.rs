@@ -1,6 +1,7 @@
 //! The values in force.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// A model that the user has declared.
@@ -17,7 +18,7 @@ pub struct ModelEntry {
 }
 
 /// A provider that the user has declared, or overrides of a known one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct ProviderEntry {
     /// `anthropic`, `openai-chat`, … as written; checked by whoever speaks the wires.
     pub wire: Option<String>,
@@ -33,6 +34,22 @@ pub struct ProviderEntry {
     pub headers: BTreeMap<String, String>,
     /// Request fields that this server does not take, such as `stream_options`.
     pub omit_fields: Vec<String>,
+}
+
+impl fmt::Debug for ProviderEntry {
+    /// Without keys: those of headers are named, but not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let api_key = self.api_key.as_deref().map(|key| if crate::check::is_reference(key) { key } else { "***" });
+        f.debug_struct("ProviderEntry")
+            .field("wire", &self.wire)
+            .field("base_url", &self.base_url)
+            .field("api_key", &api_key)
+            .field("models", &self.models)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("omit_fields", &self.omit_fields)
+            .finish()
+    }
 }
 
 /// Limits in US dollars, tokens and steps.
@@ -78,4 +95,7 @@ pub struct Effective {
     pub permissions: PermissionRules,
     /// `ask`, `deny` or `all`, for runs that do not say.
     pub approve: Option<String>,
+    /// The documented sections `memory`, `sandbox`, `goals` and `login` as written, checked for types, for those who
+    /// will use them.
+    pub sections: BTreeMap<String, toml::Table>,
 }

@@ -1,8 +1,23 @@
 //! Configuration: files, then one effective set of values, each with its origin.
 //!
 //! A file that does not parse, or a value that does not fit, is named by file, line and key, and the last good values
-//! stay in force. The project's own file is read only once the project is trusted, and can only tighten permissions.
+//! stay in force. Keys that nobody knows are named too, but harm nothing. [`ConfigFile`] changes the user's file and
+//! keeps its comments. The project's own file is not read yet: that needs the project's trust, which does not exist so
+//! far; it will only ever tighten permissions.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod check;
+mod duration;
+mod edit;
 pub mod effective;
+mod error;
+mod handle;
+mod low;
+mod schema;
 
+pub use duration::{DurationError, parse_duration};
+pub use edit::{ConfigFile, EditError};
 pub use effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry};
+pub use error::ConfigError;
+pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Origin};

@@ -1,0 +1,256 @@
+//! Changing a configuration file: comments, order and layout stay, and a change that would break the file is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Key, RawString, Table, TableLike, Value};
+
+use crate::check;
+use crate::error::ConfigError;
+use crate::handle::read_text;
+use crate::schema::{self, Kind, Node};
+
+/// A change was not made; the file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// There is no such key.
+    #[error("{0}")]
+    UnknownKey(String),
+    /// The text is not a dotted key.
+    #[error("'{0}' is not a key: write names joined by dots, such as limits.max_cost_per_run")]
+    NotAKey(String),
+    /// The key stands for a whole section.
+    #[error("'{0}' is a section: name a key below it")]
+    Section(String),
+    /// The value does not fit.
+    #[error("{key}: expected {expected}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: String,
+    },
+    /// The file is broken, or would be.
+    #[error("{0}")]
+    Config(ConfigError),
+    /// The file could not be written.
+    #[error("cannot write {}", file.display())]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A configuration file that can be read and changed key by key.
+#[derive(Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    text: String,
+    document: DocumentMut,
+}
+
+impl ConfigFile {
+    /// Opens the file; one that is not there is empty and is made by the first change.
+    ///
+    /// # Errors
+    /// [`EditError::Config`] when it can not be read or is not TOML.
+    pub fn open(path: &Path) -> Result<Self, EditError> {
+        let text = read_text(path).map_err(EditError::Config)?;
+        match text.parse::<DocumentMut>() {
+            Ok(document) => Ok(Self { path: path.to_path_buf(), text, document }),
+            Err(_) => Err(first_error(path, &text)),
+        }
+    }
+
+    /// The value of a key as TOML, a whole section too; `None` when it is not set. A secret is masked.
+    ///
+    /// # Errors
+    /// [`EditError::UnknownKey`], [`EditError::NotAKey`].
+    pub fn get(&self, key: &str) -> Result<Option<String>, EditError> {
+        let path = known(key)?.0;
+        let dotted = dotted(&path);
+        let mut below: Vec<(String, String)> = self.list();
+        below.retain(|(name, _)| {
+            name.strip_prefix(&dotted).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        Ok(match below.as_slice() {
+            [] => None,
+            [(name, value)] if *name == dotted => Some(value.clone()),
+            many => Some(many.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join("\n")),
+        })
+    }
+
+    /// All values: dotted key and value as TOML; secrets are masked.
+    #[must_use]
+    pub fn list(&self) -> Vec<(String, String)> {
+        check::check(&self.path, &self.text).values.into_iter().map(|(key, value, _)| (key, value)).collect()
+    }
+
+    /// Sets a key. Text needs no quotes; lists are written as TOML, or as one text for a list of one.
+    ///
+    /// # Errors
+    /// See [`EditError`]; nothing is written then.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), EditError> {
+        let (path, node) = known(key)?;
+        let value = match node {
+            Node::Leaf(kind) => {
+                parse(value, kind).ok_or_else(|| EditError::Value { key: key.to_owned(), expected: kind.describe() })?
+            }
+            Node::List(_) => value.parse::<Value>().ok().filter(Value::is_array).ok_or_else(|| EditError::Value {
+                key: key.to_owned(),
+                expected: "a list of tables, such as [{ id = \"…\" }]".to_owned(),
+            })?,
+            Node::Table(_) | Node::Named(_) => return Err(EditError::Section(key.to_owned())),
+        };
+        let mut changed = self.document.clone();
+        insert(changed.as_table_mut(), &path, value).ok_or_else(|| EditError::Value {
+            key: key.to_owned(),
+            expected: "a table above it, but a value is there".to_owned(),
+        })?;
+        self.write(changed)
+    }
+
+    /// Removes a key or section; `false` when it was not set. Comments above it stay.
+    ///
+    /// # Errors
+    /// See [`EditError`]; nothing is written then.
+    pub fn unset(&mut self, key: &str) -> Result<bool, EditError> {
+        // Keys that are not known may be removed as well: that is how a slip is mended.
+        let path = parse_key(key)?;
+        let mut changed = self.document.clone();
+        if !remove(&mut changed, &path) {
+            return Ok(false);
+        }
+        self.write(changed)?;
+        Ok(true)
+    }
+
+    fn write(&mut self, changed: DocumentMut) -> Result<(), EditError> {
+        let text = changed.to_string();
+        let before = check::check(&self.path, &self.text).errors.len();
+        let after = check::check(&self.path, &text).errors;
+        // A file with several faults may be mended one by one, but never get a new one.
+        if !after.is_empty() && after.len() >= before {
+            return Err(first_error(&self.path, &text));
+        }
+        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let failed = |source| EditError::Write { file: target.clone(), source };
+        if let Some(dir) = target.parent() {
+            mcode_env::files::create_private_dir(dir).map_err(failed)?;
+        }
+        mcode_env::files::write_atomic(&target, text.as_bytes()).map_err(failed)?;
+        self.text = text;
+        self.document = changed;
+        Ok(())
+    }
+}
+
+fn first_error(path: &Path, text: &str) -> EditError {
+    let fault = check::check(path, text).errors.into_iter().next();
+    EditError::Config(fault.unwrap_or_else(|| ConfigError {
+        file: path.to_path_buf(),
+        line: 0,
+        key: String::new(),
+        message: "this is not TOML".to_owned(),
+    }))
+}
+
+fn parse_key(key: &str) -> Result<Vec<String>, EditError> {
+    let keys = Key::parse(key).map_err(|_| EditError::NotAKey(key.to_owned()))?;
+    Ok(keys.iter().map(|key| key.get().to_owned()).collect())
+}
+
+fn known(key: &str) -> Result<(Vec<String>, Node), EditError> {
+    let path = parse_key(key)?;
+    match schema::find(&path) {
+        Ok(node) => Ok((path, node)),
+        Err((name, there)) => Err(EditError::UnknownKey(schema::unknown(&name, there.into_iter()))),
+    }
+}
+
+fn dotted(path: &[String]) -> String {
+    path.iter().map(|name| Key::new(name).display_repr().into_owned()).collect::<Vec<_>>().join(".")
+}
+
+fn parse(text: &str, kind: Kind) -> Option<Value> {
+    let value = match kind {
+        Kind::Text | Kind::Secret | Kind::Duration | Kind::Choice(_) => Value::from(text),
+        Kind::Texts if !text.trim_start().starts_with('[') => Value::from_iter([text]),
+        Kind::Texts | Kind::Whole(_) | Kind::Money | Kind::Switch => text.trim().parse().ok()?,
+    };
+    check::fits(&value, kind).then_some(value)
+}
+
+/// Puts the value at the path, making tables on the way; the layout around an old value stays.
+fn insert(root: &mut dyn TableLike, path: &[String], mut value: Value) -> Option<()> {
+    let (name, parents) = path.split_last()?;
+    let mut table = root;
+    for (depth, parent) in parents.iter().enumerate() {
+        if !table.contains_key(parent) {
+            let mut made = Table::new();
+            // A table that only holds tables needs no line of its own.
+            made.set_implicit(depth + 1 < parents.len());
+            table.insert(parent, Item::Table(made));
+        }
+        table = table.get_mut(parent)?.as_table_like_mut()?;
+    }
+    match table.get_mut(name) {
+        Some(Item::Value(old)) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        Some(other) => *other = Item::Value(value),
+        None => {
+            table.insert(name, Item::Value(value));
+        }
+    }
+    Some(())
+}
+
+/// Removes what is at the path, and tables that become empty; comments above it move to what follows.
+fn remove(document: &mut DocumentMut, path: &[String]) -> bool {
+    let Some(orphan) = remove_from(document.as_table_mut(), path) else { return false };
+    if !orphan.is_empty() {
+        let trailing = document.trailing().as_str().unwrap_or_default();
+        document.set_trailing(RawString::from(format!("{orphan}{trailing}")));
+    }
+    true
+}
+
+/// Comments that found no place in the same table; `None` when nothing was there.
+fn remove_from(table: &mut dyn TableLike, path: &[String]) -> Option<String> {
+    let (name, below) = path.split_first()?;
+    if !below.is_empty() {
+        let child = table.get_mut(name)?.as_table_like_mut()?;
+        return remove_from(child, below);
+    }
+    let comment = comment_above(table, name);
+    let next = table.iter().map(|(key, _)| key.to_owned()).skip_while(|key| key != name).nth(1);
+    table.remove(name)?;
+    if comment.is_empty() {
+        return Some(comment);
+    }
+    if let Some(next) = next
+        && table.get(&next).is_some_and(Item::is_value)
+        && let Some(mut key) = table.key_mut(&next)
+    {
+        let decor = key.leaf_decor_mut();
+        let prefix = decor.prefix().and_then(RawString::as_str).unwrap_or_default().to_owned();
+        decor.set_prefix(format!("{comment}{prefix}"));
+        return Some(String::new());
+    }
+    Some(comment)
+}
+
+fn comment_above(table: &dyn TableLike, name: &str) -> String {
+    let decor = match table.get(name) {
+        Some(Item::Table(section)) => Some(section.decor()),
+        Some(_) => table.key(name).map(Key::leaf_decor),
+        None => None,
+    };
+    let prefix = decor.and_then(|decor| decor.prefix()).and_then(RawString::as_str).unwrap_or_default();
+    if prefix.contains('#') { prefix.to_owned() } else { String::new() }
+}

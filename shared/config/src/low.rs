@@ -1,0 +1,121 @@
+//! The file as written, and its way into the effective values.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::duration::parse_duration;
+use crate::effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry};
+
+/// One file, after it was checked. Keys that are not known were named as warnings already.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LowConfig {
+    model: Option<String>,
+    small_model: Option<String>,
+    fallback: Vec<String>,
+    approve: Option<String>,
+    modes: BTreeMap<String, LowMode>,
+    providers: BTreeMap<String, LowProvider>,
+    limits: LowLimits,
+    permissions: LowPermissions,
+    memory: Option<toml::Table>,
+    sandbox: Option<toml::Table>,
+    goals: Option<toml::Table>,
+    login: Option<toml::Table>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowMode {
+    model: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowProvider {
+    wire: Option<String>,
+    base_url: Option<String>,
+    api_key: Option<String>,
+    models: Vec<LowModel>,
+    idle_timeout: Option<String>,
+    headers: BTreeMap<String, String>,
+    omit_fields: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LowModel {
+    id: String,
+    context: Option<u32>,
+    max_output: Option<u32>,
+    images: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowLimits {
+    max_cost_per_run: Option<f64>,
+    max_cost_per_day: Option<f64>,
+    max_tokens_per_run: Option<u64>,
+    max_steps_per_run: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowPermissions {
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
+}
+
+impl LowConfig {
+    /// The values of this file over the defaults.
+    pub(crate) fn into_effective(self, file: &Path) -> Effective {
+        let origin = file.display().to_string();
+        let rules = |list: Vec<String>| list.into_iter().map(|rule| (rule, origin.clone())).collect();
+        let sections =
+            [("memory", self.memory), ("sandbox", self.sandbox), ("goals", self.goals), ("login", self.login)];
+        Effective {
+            model: self.model,
+            small_model: self.small_model,
+            fallback: self.fallback,
+            mode_models: self.modes.into_iter().filter_map(|(name, mode)| Some((name, mode.model?))).collect(),
+            providers: self.providers.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
+            limits: Limits {
+                max_cost_per_run: self.limits.max_cost_per_run,
+                max_cost_per_day: self.limits.max_cost_per_day,
+                max_tokens_per_run: self.limits.max_tokens_per_run,
+                max_steps_per_run: self.limits.max_steps_per_run,
+            },
+            permissions: PermissionRules {
+                allow: rules(self.permissions.allow),
+                ask: rules(self.permissions.ask),
+                deny: rules(self.permissions.deny),
+            },
+            approve: self.approve,
+            sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
+        }
+    }
+}
+
+impl LowProvider {
+    fn into_entry(self) -> ProviderEntry {
+        ProviderEntry {
+            wire: self.wire,
+            base_url: self.base_url,
+            api_key: self.api_key,
+            models: self.models.into_iter().map(LowModel::into_entry).collect(),
+            // The check has refused what is not a span of time.
+            idle_timeout: self.idle_timeout.and_then(|text| parse_duration(&text).ok()),
+            headers: self.headers,
+            omit_fields: self.omit_fields,
+        }
+    }
+}
+
+impl LowModel {
+    fn into_entry(self) -> ModelEntry {
+        ModelEntry { id: self.id, context: self.context, max_output: self.max_output, images: self.images }
+    }
+}

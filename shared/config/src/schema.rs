@@ -1,0 +1,196 @@
+//! The keys that a file may hold, and what each takes (interface.md section 2).
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// Text that may be a secret and is never shown as it is.
+    Secret,
+    /// A span of time.
+    Duration,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number from 0 up to this.
+    Whole(u64),
+    /// A number of US dollars, not negative.
+    Money,
+    /// `true` or `false`.
+    Switch,
+    /// A list of texts.
+    Texts,
+}
+
+impl Kind {
+    /// The kind in words, for messages.
+    pub(crate) fn describe(self) -> String {
+        match self {
+            Self::Text | Self::Secret => "text in quotes".to_owned(),
+            Self::Duration => crate::duration::DurationError.to_string().replace("expected ", ""),
+            Self::Choice(words) => format!("one of \"{}\"", words.join("\", \"")),
+            Self::Whole(most) => format!("a whole number from 0 to {most}"),
+            Self::Money => "a number of US dollars, not negative".to_owned(),
+            Self::Switch => "true or false".to_owned(),
+            Self::Texts => "a list of texts, such as [\"a\", \"b\"]".to_owned(),
+        }
+    }
+}
+
+/// A place in the tree of keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Node {
+    /// A value.
+    Leaf(Kind),
+    /// A table with these keys.
+    Table(&'static [(&'static str, Node)]),
+    /// A table whose keys are the user's own names.
+    Named(&'static Node),
+    /// A list of tables with these keys.
+    List(&'static [(&'static str, Node)]),
+}
+
+use Kind::{Choice, Duration, Money, Secret, Switch, Text, Texts, Whole};
+use Node::{Leaf, List, Named, Table};
+
+/// Largest count of tokens: what TOML's integers hold.
+const WHOLE_MAX: u64 = i64::MAX.unsigned_abs();
+/// Largest count that is kept in 32 bits.
+const SMALL_MAX: u64 = u32::MAX as u64;
+
+/// The whole tree.
+pub(crate) const ROOT: &[(&str, Node)] = &[
+    ("model", Leaf(Text)),
+    ("small_model", Leaf(Text)),
+    ("fallback", Leaf(Texts)),
+    ("approve", Leaf(Choice(&["ask", "deny", "all"]))),
+    ("modes", Named(&Table(&[("model", Leaf(Text))]))),
+    ("providers", Named(&Table(PROVIDER))),
+    (
+        "limits",
+        Table(&[
+            ("max_cost_per_run", Leaf(Money)),
+            ("max_cost_per_day", Leaf(Money)),
+            ("max_tokens_per_run", Leaf(Whole(WHOLE_MAX))),
+            ("max_steps_per_run", Leaf(Whole(SMALL_MAX))),
+        ]),
+    ),
+    (
+        "memory",
+        Table(&[
+            ("observer_model", Leaf(Text)),
+            ("reflector_model", Leaf(Text)),
+            ("observe_tokens", Leaf(Whole(WHOLE_MAX))),
+            ("reflect_tokens", Leaf(Whole(WHOLE_MAX))),
+        ]),
+    ),
+    ("permissions", Table(&[("allow", Leaf(Texts)), ("ask", Leaf(Texts)), ("deny", Leaf(Texts))])),
+    (
+        "sandbox",
+        Table(&[
+            ("enabled", Leaf(Switch)),
+            ("network", Leaf(Choice(&["deny", "ask", "allow"]))),
+            ("hosts", Leaf(Texts)),
+            ("write", Leaf(Texts)),
+        ]),
+    ),
+    (
+        "goals",
+        Table(&[
+            ("judge_model", Leaf(Text)),
+            ("max_attempts", Leaf(Whole(SMALL_MAX))),
+            ("resume", Leaf(Choice(&["auto", "ask", "never"]))),
+        ]),
+    ),
+    (
+        "login",
+        Named(&Table(&[
+            ("authorize_url", Leaf(Text)),
+            ("token_url", Leaf(Text)),
+            ("client_id", Leaf(Text)),
+            ("scopes", Leaf(Texts)),
+            ("flow", Leaf(Choice(&["loopback", "paste", "device"]))),
+        ])),
+    ),
+];
+
+/// Keys of one provider.
+const PROVIDER: &[(&str, Node)] = &[
+    ("wire", Leaf(Text)),
+    ("base_url", Leaf(Text)),
+    ("api_key", Leaf(Secret)),
+    (
+        "models",
+        List(&[
+            ("id", Leaf(Text)),
+            ("context", Leaf(Whole(SMALL_MAX))),
+            ("max_output", Leaf(Whole(SMALL_MAX))),
+            ("images", Leaf(Switch)),
+        ]),
+    ),
+    ("idle_timeout", Leaf(Duration)),
+    ("headers", Named(&Leaf(Secret))),
+    ("omit_fields", Leaf(Texts)),
+];
+
+/// The node at a dotted path; `Err` holds the name that is not known and the names there are.
+pub(crate) fn find(path: &[String]) -> Result<Node, (String, Vec<&'static str>)> {
+    let mut node = Table(ROOT);
+    for name in path {
+        node = match node {
+            Table(keys) => match keys.iter().find(|(key, _)| key == name) {
+                Some((_, child)) => *child,
+                None => return Err((name.clone(), keys.iter().map(|(key, _)| *key).collect())),
+            },
+            Named(child) => *child,
+            Leaf(_) | List(_) => return Err((name.clone(), Vec::new())),
+        };
+    }
+    Ok(node)
+}
+
+/// "unknown key 'modle'; did you mean 'model'?"
+pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = known.map(|key| (distance(name, key), key)).min();
+    match nearest {
+        Some((steps, key)) if steps <= 2.max(name.len() / 3) => {
+            format!("unknown key '{name}'; did you mean '{key}'?")
+        }
+        _ => format!("unknown key '{name}'"),
+    }
+}
+
+/// Edits (insert, remove, replace, swap of neighbours) between two words.
+fn distance(a: &str, b: &str) -> usize {
+    /// Longer names are no slips of the keys above.
+    const LENGTH_MAX: usize = 64;
+    let a: Vec<char> = a.chars().take(LENGTH_MAX).collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_get_a_hint_and_nonsense_does_not() {
+        let keys = || ROOT.iter().map(|(key, _)| *key);
+        assert_eq!(unknown("modle", keys()), "unknown key 'modle'; did you mean 'model'?");
+        assert_eq!(unknown("permisions", keys()), "unknown key 'permisions'; did you mean 'permissions'?");
+        assert_eq!(unknown("zzzzzzzz", keys()), "unknown key 'zzzzzzzz'");
+        assert!(unknown(&"m".repeat(100_000), keys()).starts_with("unknown key"));
+    }
+}
