@@ -1,0 +1,79 @@
+//! One method per unary call of `mcode.v1`, with its deadline.
+
+use mcode_proto::v1;
+use mcode_proto::v1::approval_service_client::ApprovalServiceClient;
+use mcode_proto::v1::daemon_service_client::DaemonServiceClient;
+use mcode_proto::v1::event_service_client::EventServiceClient;
+use mcode_proto::v1::model_service_client::ModelServiceClient;
+use mcode_proto::v1::project_service_client::ProjectServiceClient;
+use mcode_proto::v1::run_service_client::RunServiceClient;
+use mcode_proto::v1::thread_service_client::ThreadServiceClient;
+
+use crate::connect::{CALL_DEADLINE, Client, LONG_CALL_DEADLINE};
+use crate::error::ClientError;
+
+macro_rules! calls {
+    ($($service:ident $method:ident($request:ident) -> $response:ident within $deadline:ident;)*) => {
+        impl Client {
+            $(
+                #[doc = concat!("Calls `", stringify!($method), "` of `mcode.v1`.\n\n# Errors\nWhat the daemon answered, or that it did not.")]
+                pub async fn $method(&self, request: v1::$request) -> Result<v1::$response, ClientError> {
+                    self.unary(stringify!($method), $deadline, request, |channel, request| async move {
+                        $service::new(channel)
+                            .max_decoding_message_size(mcode_proto::MAX_MESSAGE_BYTES)
+                            .max_encoding_message_size(mcode_proto::MAX_MESSAGE_BYTES)
+                            .$method(request)
+                            .await
+                    })
+                    .await
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    DaemonServiceClient get_info(GetInfoRequest) -> GetInfoResponse within CALL_DEADLINE;
+    DaemonServiceClient shutdown(ShutdownRequest) -> ShutdownResponse within LONG_CALL_DEADLINE;
+    DaemonServiceClient reload_config(ReloadConfigRequest) -> ReloadConfigResponse within CALL_DEADLINE;
+    ProjectServiceClient resolve_project(ResolveProjectRequest) -> ResolveProjectResponse within CALL_DEADLINE;
+    ProjectServiceClient list_projects(ListProjectsRequest) -> ListProjectsResponse within CALL_DEADLINE;
+    ThreadServiceClient create_thread(CreateThreadRequest) -> CreateThreadResponse within CALL_DEADLINE;
+    ThreadServiceClient get_thread(GetThreadRequest) -> GetThreadResponse within CALL_DEADLINE;
+    ThreadServiceClient list_threads(ListThreadsRequest) -> ListThreadsResponse within CALL_DEADLINE;
+    RunServiceClient start_run(StartRunRequest) -> StartRunResponse within CALL_DEADLINE;
+    RunServiceClient steer_run(SteerRunRequest) -> SteerRunResponse within CALL_DEADLINE;
+    RunServiceClient queue_input(QueueInputRequest) -> QueueInputResponse within CALL_DEADLINE;
+    RunServiceClient cancel_run(CancelRunRequest) -> CancelRunResponse within LONG_CALL_DEADLINE;
+    RunServiceClient get_run(GetRunRequest) -> GetRunResponse within CALL_DEADLINE;
+    RunServiceClient list_runs(ListRunsRequest) -> ListRunsResponse within CALL_DEADLINE;
+    EventServiceClient list_events(ListEventsRequest) -> ListEventsResponse within CALL_DEADLINE;
+    ApprovalServiceClient list_pending_approvals(ListPendingApprovalsRequest) -> ListPendingApprovalsResponse within CALL_DEADLINE;
+    ApprovalServiceClient resolve_approval(ResolveApprovalRequest) -> ResolveApprovalResponse within CALL_DEADLINE;
+    ApprovalServiceClient answer_question(AnswerQuestionRequest) -> AnswerQuestionResponse within CALL_DEADLINE;
+    ModelServiceClient list_models(ListModelsRequest) -> ListModelsResponse within CALL_DEADLINE;
+}
+
+impl Client {
+    /// Opens the stream of a thread's events. No deadline: it lasts as long as somebody listens.
+    ///
+    /// # Errors
+    /// What the daemon answered, or that it did not.
+    pub async fn subscribe(
+        &self,
+        request: v1::SubscribeRequest,
+    ) -> Result<tonic::Streaming<v1::SubscribeResponse>, ClientError> {
+        let call = async {
+            EventServiceClient::new(self.channel())
+                .max_decoding_message_size(mcode_proto::MAX_MESSAGE_BYTES)
+                .subscribe(request)
+                .await
+        };
+        // The stream is open once the headers are there; only that is bounded.
+        match tokio::time::timeout(CALL_DEADLINE, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status.into()),
+            Err(_) => Err(ClientError::deadline("subscribe", CALL_DEADLINE.as_secs())),
+        }
+    }
+}
