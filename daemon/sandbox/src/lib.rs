@@ -24,5 +24,5 @@ mod proc_table;
 pub use environment::strip_secrets;
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
-pub use shell::{Shell, ShellCommand, shell_for};
+pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
 pub use spool::Spool;

@@ -1,6 +1,5 @@
 //! Which shell runs a command, and how a command of any length gets there unchanged.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -12,9 +11,12 @@ use crate::runner::find_program;
 /// characters in all; longer ones go through a file.
 pub const ARGUMENT_BYTES_MAX: usize = if cfg!(windows) { 8 * 1024 } else { 100 * 1024 };
 
-/// The shell that commands are written for.
+/// Searched when the given `PATH` has no shell.
+const USUAL_FOLDERS: &str = if cfg!(windows) { "C:\\Windows\\System32" } else { "/usr/bin:/bin:/usr/local/bin" };
+
+/// Kinds of shells, by the language they speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
+pub enum ShellKind {
     /// bash, without start-up files.
     Bash,
     /// The system's POSIX shell.
@@ -23,17 +25,28 @@ pub enum Shell {
     Cmd,
 }
 
-/// The shell that runs commands with this environment: bash when its `PATH` has it, else the system's own.
+/// The shell that commands are written for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shell {
+    /// Its language.
+    pub kind: ShellKind,
+    /// Its program: a path, so that it does not depend on the `PATH` of a run.
+    pub program: String,
+}
+
+/// The shell of this machine: bash when `path` (the value of a `PATH`) or the usual folders have it, else the system's
+/// own.
 #[must_use]
-pub fn shell_for(env: &BTreeMap<String, String>, cwd: &Path) -> Shell {
-    let path = env.get("PATH").map_or("", String::as_str);
-    if find_program("bash", cwd, path).is_some() {
-        Shell::Bash
-    } else if cfg!(windows) {
-        Shell::Cmd
-    } else {
-        Shell::Posix
-    }
+pub fn shell_for(path: &str) -> Shell {
+    let found = |name: &str| {
+        let root = Path::new(if cfg!(windows) { "C:\\" } else { "/" });
+        find_program(name, root, path).or_else(|| find_program(name, root, USUAL_FOLDERS))
+    };
+    let shell = |kind, name: &str| Some(Shell { kind, program: found(name)?.to_string_lossy().into_owned() });
+    let last = if cfg!(windows) { (ShellKind::Cmd, "cmd") } else { (ShellKind::Posix, "sh") };
+    shell(ShellKind::Bash, "bash")
+        .or_else(|| shell(last.0, last.1))
+        .unwrap_or_else(|| Shell { kind: last.0, program: last.1.to_owned() })
 }
 
 /// A command ready to be run; keep it until the command has ended, it may hold the script's file.
@@ -55,11 +68,11 @@ impl ShellCommand {
 impl Shell {
     /// What it is called when it is told to a model.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Posix => "sh",
-            Self::Cmd => "cmd",
+    pub const fn name(&self) -> &'static str {
+        match self.kind {
+            ShellKind::Bash => "bash",
+            ShellKind::Posix => "sh",
+            ShellKind::Cmd => "cmd",
         }
     }
 
@@ -67,23 +80,24 @@ impl Shell {
     ///
     /// # Errors
     /// When the file of a long command could not be written.
-    pub fn command(self, command: &str) -> io::Result<ShellCommand> {
-        let words: &[&str] = match self {
-            Self::Bash => &["bash", "--noprofile", "--norc"],
-            Self::Posix => &["sh"],
-            Self::Cmd => &["cmd", "/D", "/S"],
+    pub fn command(&self, command: &str) -> io::Result<ShellCommand> {
+        let options: &[&str] = match self.kind {
+            ShellKind::Bash => &["--noprofile", "--norc"],
+            ShellKind::Posix => &[],
+            ShellKind::Cmd => &["/D", "/S"],
         };
-        let mut argv: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let mut argv = vec![self.program.clone()];
+        argv.extend(options.iter().map(|&word| word.to_owned()));
         if command.len() <= ARGUMENT_BYTES_MAX {
-            argv.push(if self == Self::Cmd { "/C" } else { "-c" }.to_owned());
+            argv.push(if self.kind == ShellKind::Cmd { "/C" } else { "-c" }.to_owned());
             argv.push(command.to_owned());
             return Ok(ShellCommand { argv, script: None });
         }
-        let ending = if self == Self::Cmd { ".cmd" } else { ".sh" };
+        let ending = if self.kind == ShellKind::Cmd { ".cmd" } else { ".sh" };
         let mut script = tempfile::Builder::new().prefix("mcode-command-").suffix(ending).tempfile()?;
         script.write_all(command.as_bytes())?;
         script.flush()?;
-        if self == Self::Cmd {
+        if self.kind == ShellKind::Cmd {
             argv.push("/C".to_owned());
         }
         argv.push(script.path().to_string_lossy().into_owned());

@@ -28,6 +28,12 @@ impl Spool {
         Self::default()
     }
 
+    /// One that never makes a file: [`Spool::whole`] fails once the head is full.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { file_error: Some(io::ErrorKind::Unsupported.into()), ..Self::default() }
+    }
+
     /// Takes the next bytes. Writes to the file, without waiting for the disk to have them.
     pub fn push(&mut self, chunk: &[u8]) {
         let room = HEAD_BYTES_MAX - self.head.len();

@@ -7,10 +7,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod arguments;
+pub mod ask;
 pub mod ledger;
 pub mod output;
 pub mod port;
 pub mod registry;
+pub mod shell;
+pub mod tasks;
 pub mod tool;
 
 pub use ledger::FileLedger;
