@@ -1,6 +1,10 @@
 //! Chores of this repository: `cargo xtask <chore>`. A thin dispatcher; every chore has a file of its own.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore tells the contributor what it found")]
+#![allow(clippy::disallowed_methods, reason = "a build tool runs commands and is no part of the product")]
 
 mod codegen;
+mod deps;
+mod tidy;
 
 use std::path::PathBuf;
 
@@ -22,12 +26,18 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Fails when a crate depends on one that the architecture does not allow it.
+    Deps,
+    /// Checks sizes, names, top level, licence and generated code.
+    Tidy,
 }
 
 fn main() -> anyhow::Result<()> {
     let root = repository_root();
     match Args::parse().chore {
         Chore::Codegen { check } => codegen::run(&root, check),
+        Chore::Deps => deps::run(&root),
+        Chore::Tidy => tidy::run(&root),
     }
 }
 
