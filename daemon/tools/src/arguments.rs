@@ -132,7 +132,7 @@ fn repair_fields(schema: &Value, mut fields: Map<String, Value>, depth: usize) -
         .and_then(Value::as_array)
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
-    fields.retain(|name, value| !(value.is_null() && !required.contains(&name.as_str())));
+    fields.retain(|name, value| !value.is_null() || required.contains(&name.as_str()));
     for (theirs, ours) in SYNONYMS {
         if properties.contains_key(*ours)
             && !properties.contains_key(*theirs)

@@ -8,10 +8,14 @@
 
 pub mod arguments;
 pub mod ask;
+mod blocking;
+pub mod edit;
+pub mod fs;
 pub mod ledger;
 pub mod output;
 pub mod port;
 pub mod registry;
+pub mod search;
 pub mod shell;
 pub mod tasks;
 pub mod tool;

@@ -91,5 +91,12 @@ impl ToolSet {
 /// The tools that work on files: `view`, `write`, `edit`, `apply_patch`, `glob`, `grep`.
 #[must_use]
 pub fn file_tools() -> Vec<Arc<dyn Tool>> {
-    Vec::new()
+    vec![
+        crate::fs::ViewTool::shared(),
+        crate::fs::WriteTool::shared(),
+        crate::edit::EditTool::shared(),
+        crate::edit::ApplyPatchTool::shared(),
+        crate::search::GlobTool::shared(),
+        crate::search::GrepTool::shared(),
+    ]
 }
