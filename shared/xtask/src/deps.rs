@@ -108,7 +108,7 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     ("tonic-prost-build", &["xtask"]),
     ("protox", &["xtask"]),
     ("prost", &["mcode-proto", "mcode-server", "mcode-client"]),
-    ("prost-types", &["mcode-proto", "mcode-server", "mcode-client"]),
+    ("prost-types", &["mcode-proto", "mcode-server", "mcode-client", "mcode-cli"]),
     ("prost-reflect", &["mcode-client"]),
     ("reqwest", &["mcode-providers"]),
     ("rustls", &["mcode-providers", "mcoded"]),

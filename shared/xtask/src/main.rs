@@ -3,11 +3,15 @@
 #![allow(clippy::disallowed_methods, reason = "a build tool runs commands and is no part of the product")]
 
 mod codegen;
+#[cfg(unix)]
+mod cross;
 mod deps;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
+use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 
 /// Chores of this repository.
@@ -30,18 +34,48 @@ enum Chore {
     Deps,
     /// Checks sizes, names, top level, licence and generated code.
     Tidy,
+    /// Compiles the workspace for Windows; with --run also asks a question under wine.
+    #[cfg(unix)]
+    CheckWindows(cross::Options),
+    /// Compiles the workspace for macOS.
+    #[cfg(unix)]
+    CheckMacos(cross::Options),
+    /// Runs everything that CI runs.
+    Ci,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     let root = repository_root();
     match Args::parse().chore {
         Chore::Codegen { check } => codegen::run(&root, check),
         Chore::Deps => deps::run(&root),
         Chore::Tidy => tidy::run(&root),
+        #[cfg(unix)]
+        Chore::CheckWindows(options) => cross::windows(&root, options),
+        #[cfg(unix)]
+        Chore::CheckMacos(options) => cross::macos(&root, options),
+        Chore::Ci => ci(&root),
     }
+}
+
+/// `.ci/run` is the one list of what has to hold.
+fn ci(root: &Path) -> anyhow::Result<()> {
+    let status = Command::new(root.join(".ci/run")).current_dir(root).status().context("cannot start .ci/run")?;
+    if status.success() { Ok(()) } else { bail!(".ci/run failed ({status})") }
 }
 
 /// The root folder of this repository, known since this program was compiled in it.
 fn repository_root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    here.canonicalize().unwrap_or(here)
 }

@@ -24,6 +24,7 @@
 //! ```
 
 mod connection;
+mod recorded;
 mod render;
 mod reply;
 mod script;
@@ -31,7 +32,8 @@ mod script_file;
 mod server;
 mod validate;
 
+pub use recorded::{RecordedRequest, Wire};
 pub use reply::{Block, Delivery, Reply, SseStyle, Usage};
 pub use script::Script;
 pub use script_file::{ScriptFile, ScriptFileError};
-pub use server::{ModelServer, RecordedRequest, Wire};
+pub use server::ModelServer;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::recorded::Wire;
 use super::reply::{Block, End, Reply, SseStyle, Usage};
-use super::server::Wire;
 
 /// Characters per text delta; small, so that every text of some length comes in several.
 const DELTA_CHARS: usize = 12;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::server::RecordedRequest;
+use super::recorded::RecordedRequest;
 
 /// One block of an assistant turn.
 #[derive(Debug, Clone, PartialEq)]

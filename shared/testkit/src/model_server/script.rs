@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use super::recorded::RecordedRequest;
 use super::reply::Reply;
-use super::server::RecordedRequest;
 
 type Matches = Arc<dyn Fn(&RecordedRequest) -> bool + Send + Sync>;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::server::Wire;
+use super::recorded::Wire;
 
 /// Most cache marks in one Anthropic request.
 const CACHE_MARKS_MAX: usize = 4;
