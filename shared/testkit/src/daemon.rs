@@ -68,13 +68,20 @@ impl Output {
 /// A program under test: `$MCODE_BIN_DIR`, or the folder where cargo put it beside the test.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
+    program_in(&programs_dir(), name)
+}
+
+fn programs_dir() -> PathBuf {
     let given = std::env::var_os("MCODE_BIN_DIR").map(PathBuf::from);
-    let dir = given.unwrap_or_else(|| {
+    given.unwrap_or_else(|| {
         let test = std::env::current_exe().expect("a test knows its own path");
         let dir = test.parent().expect("a file is in a folder");
         // Tests are in `deps`, binaries one level above.
         if dir.ends_with("deps") { dir.parent().expect("deps is in a folder").to_path_buf() } else { dir.to_path_buf() }
-    });
+    })
+}
+
+fn program_in(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     assert!(
         path.is_file(),
@@ -87,6 +94,7 @@ pub fn program(name: &str) -> PathBuf {
 /// A running `mcoded` with its own `MCODE_HOME`; killed with everything it started when dropped.
 pub struct TestDaemon {
     home: TempDir,
+    programs: PathBuf,
     environment: BTreeMap<String, String>,
     child: Option<Child>,
 }
@@ -104,6 +112,12 @@ impl TestDaemon {
     /// A home without a daemon yet: for configuration that has to be there first, and for autostart.
     #[must_use]
     pub fn prepare() -> Self {
+        Self::prepare_with(programs_dir())
+    }
+
+    /// [`Self::prepare`] with the programs of another folder: other builds than the test's own.
+    #[must_use]
+    pub fn prepare_with(programs: PathBuf) -> Self {
         // Short, since the path of a socket is limited to about 100 bytes.
         let home = tempfile::Builder::new().prefix("mc-").tempdir_in("/tmp").expect("a temporary folder can be made");
         for dir in ["user", "m/config", "m/run"] {
@@ -123,7 +137,7 @@ impl TestDaemon {
                 environment.insert(name.to_owned(), value);
             }
         }
-        Self { home, environment, child: None }
+        Self { home, programs, environment, child: None }
     }
 
     /// Points clients at `server`: base URLs and keys of both wires.
@@ -187,7 +201,7 @@ impl TestDaemon {
     pub fn restart(&mut self) {
         self.stop();
         let log = File::options().create(true).append(true).open(self.log_path()).expect("the log can be opened");
-        let child = Command::new(program("mcoded"))
+        let child = Command::new(program_in(&self.programs, "mcoded"))
             .arg("--foreground")
             .env_clear()
             // Keys and servers come from the client with each run; a daemon that needs them in its own environment
@@ -271,7 +285,7 @@ impl TestDaemon {
     /// A command for `mcode` with the test environment, stdout and stderr piped: for what the other methods cannot do.
     #[must_use]
     pub fn command(&self, dir: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program("mcode"));
+        let mut command = Command::new(program_in(&self.programs, "mcode"));
         command.args(arguments).env_clear().envs(&self.environment).current_dir(dir);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -35,7 +35,7 @@ pub(crate) fn windows(root: &Path, options: Options) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    toolchain.cargo(root, "check", &["--workspace", "--bins", "--lib"])?;
+    toolchain.cargo(root, "check", &["--workspace", "--bins", "--lib", "--keep-going"])?;
     println!("check-windows: the workspace compiles for {}", Target::Windows.triple());
     if options.run {
         wine::ask(root, &toolchain)?;
@@ -48,7 +48,7 @@ pub(crate) fn windows(root: &Path, options: Options) -> anyhow::Result<()> {
 pub(crate) fn macos(root: &Path, options: Options) -> anyhow::Result<()> {
     let toolchain = Toolchain::prepare(cache()?, Target::MacOs)?;
     if !options.prepare {
-        toolchain.cargo(root, "check", &["--workspace", "--bins", "--lib"])?;
+        toolchain.cargo(root, "check", &["--workspace", "--bins", "--lib", "--keep-going"])?;
         println!("check-macos: the workspace compiles for {}", Target::MacOs.triple());
     }
     Ok(())

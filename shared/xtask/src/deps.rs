@@ -19,7 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-config", &["mcode-ids", "mcode-env"]),
     ("mcode-endpoint", &["mcode-env", "mcode-config"]),
     ("mcode-testkit", &[]),
-    ("xtask", &[]),
+    ("xtask", &["mcode-testkit"]),
     ("mcode-events", &["mcode-ids"]),
     ("mcode-store", &["mcode-ids", "mcode-env", "mcode-events"]),
     ("mcode-models", &["mcode-ids", "mcode-events"]),

@@ -2,6 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore tells the contributor what it found")]
 #![allow(clippy::disallowed_methods, reason = "a build tool runs commands and is no part of the product")]
 
+#[cfg(target_os = "linux")]
+mod bench;
 mod codegen;
 #[cfg(unix)]
 mod cross;
@@ -40,6 +42,9 @@ enum Chore {
     /// Compiles the workspace for macOS.
     #[cfg(unix)]
     CheckMacos(cross::Options),
+    /// Measures speed and size of the release build against their bounds.
+    #[cfg(target_os = "linux")]
+    Bench(bench::Options),
     /// Runs everything that CI runs.
     Ci,
 }
@@ -64,6 +69,8 @@ fn run() -> anyhow::Result<()> {
         Chore::CheckWindows(options) => cross::windows(&root, options),
         #[cfg(unix)]
         Chore::CheckMacos(options) => cross::macos(&root, options),
+        #[cfg(target_os = "linux")]
+        Chore::Bench(options) => bench::run(&root, &options),
         Chore::Ci => ci(&root),
     }
 }

@@ -1,0 +1,109 @@
+//! `cargo xtask bench`: speed and size of the release build, each figure beside its bound.
+//!
+//! The scripted model answers in about a millisecond, so a wall time is our own cost. Figures are medians; a broken
+//! bound makes the command fail. Nothing else should run on the machine meanwhile.
+
+mod process;
+mod scenarios;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use table::Table;
+
+/// A release build from clean, dependencies included, in seconds.
+const CLEAN_BUILD_SECONDS_MAX: f64 = 600.0;
+
+/// What to measure.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// Also time a release build from clean (minutes).
+    #[arg(long)]
+    full: bool,
+    /// Measure only scenarios whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Measure the programs in this folder instead of building them.
+    #[arg(long)]
+    programs: Option<PathBuf>,
+}
+
+/// Measures, prints the table, fails when a bound is broken or a figure could not be taken.
+pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
+    let mut table = Table::default();
+    if options.full {
+        table.add("release build from clean", clean_build(root), "s", CLEAN_BUILD_SECONDS_MAX);
+    }
+    let programs = match &options.programs {
+        Some(folder) => folder.canonicalize().with_context(|| format!("no folder {}", folder.display()))?,
+        None => build(root)?,
+    };
+    for (name, scenario) in scenarios::ALL {
+        if !name.contains(&options.only) {
+            continue;
+        }
+        eprintln!("measuring: {name}");
+        // Scenarios use the testkit, which panics when something does not work at all.
+        let scenario = std::panic::catch_unwind(|| {
+            let mut part = Table::default();
+            let ended = scenario(&programs, &mut part);
+            (part, ended)
+        });
+        match scenario {
+            Ok((part, Ok(()))) => table.append(part),
+            Ok((part, Err(error))) => {
+                table.append(part);
+                table.failed(name, &format!("{error:#}"));
+            }
+            Err(_) => table.failed(name, "it did not run to its end, see above"),
+        }
+    }
+    println!("{table}");
+    let broken = table.broken();
+    if broken > 0 {
+        bail!("{broken} bounds are broken");
+    }
+    Ok(())
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Builds what is measured; gives the folder of the programs.
+fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    let output = cargo()
+        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli", "--message-format", "json"])
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("the release build failed");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+        .find_map(|path| path.ends_with("mcoded").then(|| path.parent().map(Path::to_path_buf)).flatten())
+        .context("cargo named no mcoded")
+}
+
+fn clean_build(root: &Path) -> anyhow::Result<f64> {
+    let target = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let start = Instant::now();
+    let status = cargo()
+        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli"])
+        .env("CARGO_TARGET_DIR", target.path())
+        .current_dir(root)
+        .status()
+        .context("cannot run cargo")?;
+    if !status.success() {
+        bail!("the release build failed");
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
