@@ -1,2 +1,24 @@
-//! To be written.
-fn main() {}
+//! The per-user daemon.
+//!
+//! Reading order: [`startup`] (what must be in place before anything runs), [`wiring`] (the parts and how they are put
+//! together), [`signals`] (how it ends), [`logging`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+
+mod failure;
+mod logging;
+mod signals;
+mod startup;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let options = startup::Options::parse();
+    match startup::run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

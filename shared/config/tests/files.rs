@@ -1,5 +1,5 @@
 //! Reading and changing files on disk.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 
 use std::path::PathBuf;
 use std::time::Duration;

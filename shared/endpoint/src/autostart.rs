@@ -78,11 +78,13 @@ pub struct StartOptions {
     pub program: Option<PathBuf>,
     /// How long it may take until the daemon serves.
     pub timeout: Duration,
+    /// The environment that the daemon's own is picked from; by default that of this process.
+    pub env: Option<BTreeMap<String, String>>,
 }
 
 impl Default for StartOptions {
     fn default() -> Self {
-        Self { program: None, timeout: START_TIMEOUT }
+        Self { program: None, timeout: START_TIMEOUT, env: None }
     }
 }
 
@@ -151,7 +153,7 @@ pub async fn connect_or_start(socket: &SocketPath, dirs: &Dirs, options: &StartO
         None => find_program()?,
     };
     let mut log = StartLog::create(&dirs.state);
-    let child = spawn(&program, socket, &log)?;
+    let child = spawn(&program, socket, options.env.clone().unwrap_or_else(mcode_env::process::vars), &log)?;
     wait_until_ready(socket, child, deadline, options.timeout, &mut log).await
 }
 
@@ -220,13 +222,18 @@ pub fn find_program() -> Result<PathBuf, StartError> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the client starts the daemon itself; there is no sandbox to ask yet")]
-fn spawn(program: &Path, socket: &SocketPath, log: &StartLog) -> Result<Child, StartError> {
+fn spawn(
+    program: &Path,
+    socket: &SocketPath,
+    env: BTreeMap<String, String>,
+    log: &StartLog,
+) -> Result<Child, StartError> {
     let mut command = Command::new(program);
     command
         .arg("--socket")
         .arg(socket.address())
         .env_clear()
-        .envs(environment(mcode_env::process::vars()))
+        .envs(environment(env))
         .current_dir(os::ROOT)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -55,18 +55,24 @@ impl Bound {
     }
 }
 
-/// Binds the socket, or takes the one that the service manager handed over.
-///
-/// Waits up to `wait` for a daemon that is about to end.
+/// Takes the daemon's lock, waiting up to `wait` for a daemon that is about to end. Nothing is served yet, so this is
+/// the time to open what only one daemon may open.
 ///
 /// # Errors
 /// [`EndpointError::AlreadyRunning`] at once when another daemon answers there, [`EndpointError::LockHeld`] when it
-/// neither answers nor ends, [`EndpointError::Occupied`] when something else lies at the path.
-pub async fn bind(socket: &SocketPath, activated: Activated, wait: Duration) -> Result<Bound, EndpointError> {
+/// neither answers nor ends.
+pub async fn lock_socket(socket: &SocketPath, wait: Duration) -> Result<DaemonLock, EndpointError> {
     socket.create_directory()?;
-    let lock = take_lock(socket, wait).await?;
+    Ok(DaemonLock(Arc::new(take_lock(socket, wait).await?)))
+}
+
+/// Binds the socket, or takes the one that the service manager handed over. `lock` is that of the same socket.
+///
+/// # Errors
+/// [`EndpointError::Occupied`] when something that is not ours lies at the path.
+pub fn bind(socket: &SocketPath, lock: DaemonLock, activated: Activated) -> Result<Bound, EndpointError> {
     let listener = os::listen(socket, activated)?;
-    Ok(Bound { listener, lock: DaemonLock(Arc::new(lock)) })
+    Ok(Bound { listener, lock })
 }
 
 async fn take_lock(socket: &SocketPath, wait: Duration) -> Result<File, EndpointError> {

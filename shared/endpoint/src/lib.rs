@@ -5,7 +5,7 @@
 //! starting one daemon however many clients ask at once. The wire itself (tonic) is not looked at here, except for the
 //! standard health service.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 pub mod autostart;
 pub mod bind;
@@ -17,7 +17,8 @@ mod private_dir;
 pub mod socket;
 
 pub use autostart::{StartError, StartOptions, connect_or_start};
-pub use bind::{Activated, Bound, DaemonLock, Incoming, bind};
+pub use bind::{Activated, Bound, DaemonLock, Incoming, bind, lock_socket};
 pub use connect::{ConnectError, connect, health};
 pub use error::EndpointError;
+pub use lock::lock_file;
 pub use socket::SocketPath;

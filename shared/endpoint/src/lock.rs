@@ -37,6 +37,17 @@ pub(crate) fn try_lock(file: &File, path: &Path) -> Result<bool, EndpointError> 
     }
 }
 
+/// Takes the lock of a file that stands for something only one process may use, and writes our process id into it.
+/// Waits for at most `wait`; the lock is held until the returned file is dropped.
+///
+/// # Errors
+/// [`EndpointError::LockHeld`] with the holder, [`EndpointError::Io`].
+pub async fn lock_file(path: &Path, wait: Duration) -> Result<File, EndpointError> {
+    let file = lock_within(path, wait).await?;
+    sign(&file).map_err(EndpointError::io("write the lock file", path))?;
+    Ok(file)
+}
+
 /// Takes the lock, waiting for at most `wait`.
 pub(crate) async fn lock_within(path: &Path, wait: Duration) -> Result<File, EndpointError> {
     let file = open(path)?;

@@ -1,13 +1,13 @@
 //! Binding and connecting with real sockets.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-use mcode_endpoint::{Activated, ConnectError, EndpointError, SocketPath, bind, connect, health};
+use mcode_endpoint::{Activated, ConnectError, EndpointError, SocketPath, bind, connect, health, lock_socket};
 use mcode_env::Dirs;
 use tokio::sync::oneshot;
 
@@ -16,7 +16,7 @@ fn socket(home: &Path) -> SocketPath {
 }
 
 async fn bind_now(socket: &SocketPath) -> Result<mcode_endpoint::Bound, EndpointError> {
-    bind(socket, Activated::default(), Duration::ZERO).await
+    bind(socket, lock_socket(socket, Duration::ZERO).await?, Activated::default())
 }
 
 struct Serving {
@@ -56,7 +56,7 @@ async fn a_round_trip_and_modes() {
     assert!(health(&channel).await.unwrap());
 
     // A second daemon is turned away at once and harms nothing.
-    let error = bind(&socket, Activated::default(), Duration::from_secs(30)).await.unwrap_err();
+    let error = lock_socket(&socket, Duration::from_secs(30)).await.unwrap_err();
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     assert!(matches!(error, EndpointError::AlreadyRunning { .. }));
     assert!(health(&connect(&socket).await.unwrap()).await.unwrap());
@@ -129,7 +129,7 @@ async fn a_late_end_leaves_the_successor_alone() {
 
     let successor = tokio::spawn({
         let socket = socket.clone();
-        async move { bind(&socket, Activated::default(), Duration::from_secs(20)).await }
+        async move { bind(&socket, lock_socket(&socket, Duration::from_secs(20)).await?, Activated::default()) }
     });
     drop(old_lock);
     let serving = serve(successor.await.unwrap().unwrap()).await;

@@ -24,6 +24,14 @@ pub enum DirsError {
     /// Neither a home directory nor an override is known.
     #[error("no home directory is known: HOME is not set and the user has no entry in the user database")]
     NoHome,
+    /// The home directory is known but is not there.
+    #[error("the home directory {} (from {variable}) does not exist", path.display())]
+    HomeMissing {
+        /// Where it should be.
+        path: PathBuf,
+        /// What names it.
+        variable: &'static str,
+    },
     /// A path that has to be absolute is not.
     #[error("{variable} is '{value}', which is not an absolute path")]
     NotAbsolute {
@@ -39,7 +47,7 @@ impl DirsError {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NoHome => "set HOME, or MCODE_HOME to a folder that mcode may use",
+            Self::NoHome | Self::HomeMissing { .. } => "set HOME, or MCODE_HOME to a folder that mcode may use",
             Self::NotAbsolute { .. } => "give the full path, from the root",
         }
     }
@@ -68,10 +76,9 @@ impl Dirs {
 
     #[cfg(target_os = "linux")]
     fn platform() -> Result<Self, DirsError> {
-        let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_path_buf());
         let place = |variable: &'static str, fallback: &str| match crate::process::var(variable) {
             Some(value) => absolute(variable, value).map(|dir| dir.join("mcode")),
-            None => home.as_ref().map(|home| home.join(fallback).join("mcode")).ok_or(DirsError::NoHome),
+            None => home().map(|home| home.join(fallback).join("mcode")),
         };
         Ok(Self {
             config: place("XDG_CONFIG_HOME", ".config")?,
@@ -93,6 +100,27 @@ impl Dirs {
             state: dirs.data_local_dir().join("state"),
             runtime: None,
         })
+    }
+
+    /// The environment variable that decides where `place` (one of these directories) is, for messages.
+    #[must_use]
+    pub fn variable(&self, place: &Path) -> &'static str {
+        if crate::process::var("MCODE_HOME").is_some() {
+            return "MCODE_HOME";
+        }
+        let given = |variable: &'static str| crate::process::var(variable).map(|_| variable);
+        let named = if !cfg!(target_os = "linux") {
+            None
+        } else if place == self.config {
+            given("XDG_CONFIG_HOME")
+        } else if place == self.data {
+            given("XDG_DATA_HOME")
+        } else if place == self.state {
+            given("XDG_STATE_HOME")
+        } else {
+            given("XDG_RUNTIME_DIR")
+        };
+        named.unwrap_or(if cfg!(windows) { "APPDATA" } else { "HOME" })
     }
 
     /// The database of threads.
@@ -118,6 +146,18 @@ impl Dirs {
     pub fn log_file(&self) -> PathBuf {
         self.state.join("mcoded.log")
     }
+}
+
+/// The home directory, which has to be there: it is not for mcode to make one.
+#[cfg(target_os = "linux")]
+fn home() -> Result<PathBuf, DirsError> {
+    let dirs = directories::BaseDirs::new().ok_or(DirsError::NoHome)?;
+    let path = dirs.home_dir().to_path_buf();
+    let variable = if crate::process::var("HOME").is_some() { "HOME" } else { "the user database" };
+    if !path.is_absolute() {
+        return Err(DirsError::NotAbsolute { variable, value: path.to_string_lossy().into_owned() });
+    }
+    if path.is_dir() { Ok(path) } else { Err(DirsError::HomeMissing { path, variable }) }
 }
 
 fn absolute(variable: &'static str, value: String) -> Result<PathBuf, DirsError> {

@@ -1,0 +1,93 @@
+//! What the system tells a daemon: end, end now, read the configuration again.
+
+use std::io;
+
+use mcode_config::ConfigHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The signals that are listened to, from the moment this exists.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
+    #[cfg(windows)]
+    terminate: tokio::signal::windows::CtrlShutdown,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    End,
+    Reload,
+}
+
+impl Signals {
+    /// Starts to listen. Must be called within a tokio runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            Ok(Self {
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
+                hangup: signal(SignalKind::hangup())?,
+            })
+        }
+        #[cfg(windows)]
+        {
+            use tokio::signal::windows::{ctrl_c, ctrl_shutdown};
+            Ok(Self { interrupt: ctrl_c()?, terminate: ctrl_shutdown()? })
+        }
+    }
+
+    /// Follows the signals until the first that asks for the end; a second one is no longer listened to here, and the
+    /// drain has a limit of its own.
+    pub(crate) async fn watch(mut self, config: ConfigHandle, shutdown: CancellationToken) {
+        loop {
+            match self.next().await {
+                Wish::End => {
+                    tracing::info!("ending on a signal");
+                    shutdown.cancel();
+                    return;
+                }
+                Wish::Reload => reload(&config),
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.terminate.recv() => Wish::End,
+            _ = self.interrupt.recv() => Wish::End,
+            _ = self.hangup.recv() => Wish::Reload,
+        }
+    }
+
+    #[cfg(windows)]
+    async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.terminate.recv() => Wish::End,
+            _ = self.interrupt.recv() => Wish::End,
+        }
+    }
+}
+
+fn reload(config: &ConfigHandle) {
+    let errors = config.reload();
+    if errors.is_empty() {
+        tracing::info!("configuration read again");
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
+    }
+    for error in errors {
+        tracing::error!("{error}; the last good values stay in force");
+    }
+}
