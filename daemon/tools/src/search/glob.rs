@@ -27,8 +27,17 @@ pub const TIME_MAX: Duration = Duration::from_secs(10);
 const NOTE_BYTES: usize = 512;
 
 /// Finds files by name.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct GlobTool;
+#[derive(Debug, Clone, Copy)]
+pub struct GlobTool {
+    /// How long one search may take.
+    pub time_max: Duration,
+}
+
+impl Default for GlobTool {
+    fn default() -> Self {
+        Self { time_max: TIME_MAX }
+    }
+}
 
 #[derive(Debug, Deserialize)]
 struct Arguments {
@@ -41,7 +50,7 @@ impl GlobTool {
     /// The tool, ready for a set.
     #[must_use]
     pub fn shared() -> Arc<dyn Tool> {
-        Arc::new(Self)
+        Arc::new(Self::default())
     }
 }
 
@@ -73,9 +82,10 @@ impl Tool for GlobTool {
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        let time_max = self.time_max;
         blocking(move || {
             let arguments: Arguments = parsed("glob", &arguments)?;
-            search(&context, &arguments, TIME_MAX)
+            search(&context, &arguments, time_max)
         })
     }
 }
@@ -263,7 +273,10 @@ fn report(arguments: &Arguments, found: &Found, limit: Duration) -> ToolOutput {
         notes.push(if total >= MAX_COUNTED {
             format!("stopped early: more than {MAX_COUNTED} files match")
         } else {
-            format!("stopped early after {} s: the list is not complete; narrow the pattern or path", limit.as_secs())
+            format!(
+                "stopped early after {} s: the list is not complete; narrow the pattern or path",
+                limit.as_secs_f32()
+            )
         });
     }
     if !notes.is_empty() {

@@ -41,8 +41,17 @@ const PATTERN_BYTES: usize = 10 * 1024 * 1024;
 const THREADS: usize = 2;
 
 /// Finds text in files.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct GrepTool;
+#[derive(Debug, Clone, Copy)]
+pub struct GrepTool {
+    /// How long one search may take.
+    pub time_max: Duration,
+}
+
+impl Default for GrepTool {
+    fn default() -> Self {
+        Self { time_max: TIME_MAX }
+    }
+}
 
 #[derive(Debug, Deserialize)]
 struct Arguments {
@@ -74,7 +83,7 @@ impl GrepTool {
     /// The tool, ready for a set.
     #[must_use]
     pub fn shared() -> Arc<dyn Tool> {
-        Arc::new(Self)
+        Arc::new(Self::default())
     }
 }
 
@@ -107,9 +116,10 @@ impl Tool for GrepTool {
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
+        let time_max = self.time_max;
         blocking(move || {
             let arguments: Arguments = parsed("grep", &arguments)?;
-            search(&context, &arguments, TIME_MAX)
+            search(&context, &arguments, time_max)
         })
     }
 }
@@ -316,7 +326,7 @@ fn report(arguments: &Arguments, found: &Found, limit: Duration) -> ToolOutput {
         notes.push(if found.count >= MAX_COUNTED {
             format!("stopped early after {MAX_COUNTED} matching lines: narrow the search")
         } else {
-            format!("stopped early after {} s: not all files were searched; narrow path or glob", limit.as_secs())
+            format!("stopped early after {} s: not all files were searched; narrow path or glob", limit.as_secs_f32())
         });
     }
     page.text.push_str(&format!("[{}]", notes.join("; ")));
