@@ -105,6 +105,8 @@ reasons! {
     StoreUnavailable, "STORE_UNAVAILABLE", 70, "look at the daemon's log with: mcode daemon logs";
     /// The peer is not the user who owns the daemon.
     PeerRefused, "PEER_REFUSED", 6, "talk to a daemon of your own user";
+    /// A budget is used up.
+    LimitReached, "LIMIT_REACHED", 7, "raise the limit under [limits] in config.toml, or wait";
     /// A fault of the daemon itself.
     Internal, "INTERNAL", 70, "look at the daemon's log with: mcode daemon logs";
 }

@@ -11,9 +11,11 @@ const PROBLEMS_MAX: usize = 5;
 /// Reads the JSON of a final answer and checks it; the error is what the model is told.
 pub fn check(schema: &Value, text: &str) -> Result<Value, String> {
     let body = strip_fence(text.trim());
-    let value: Value = serde_json::from_str(body)
-        .map_err(|error| format!("Your final answer has to be JSON alone, without other words. It does not parse: {error}."))?;
-    let validator = jsonschema::validator_for(schema).map_err(|error| format!("The schema cannot be used: {error}."))?;
+    let value: Value = serde_json::from_str(body).map_err(|error| {
+        format!("Your final answer has to be JSON alone, without other words. It does not parse: {error}.")
+    })?;
+    let validator =
+        jsonschema::validator_for(schema).map_err(|error| format!("The schema cannot be used: {error}."))?;
     let problems: Vec<String> = validator
         .iter_errors(&value)
         .take(PROBLEMS_MAX)
@@ -22,7 +24,10 @@ pub fn check(schema: &Value, text: &str) -> Result<Value, String> {
     if problems.is_empty() {
         return Ok(value);
     }
-    Err(format!("Your final answer does not satisfy the schema:\n{}\nAnswer again with JSON alone.", problems.join("\n")))
+    Err(format!(
+        "Your final answer does not satisfy the schema:\n{}\nAnswer again with JSON alone.",
+        problems.join("\n")
+    ))
 }
 
 /// The inside of a Markdown code fence, if the whole text is one.

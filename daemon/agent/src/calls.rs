@@ -64,7 +64,9 @@ impl Driver {
         parts
             .iter()
             .filter_map(|part| match part {
-                Part::ToolCall { tool_call_id, name, arguments, .. } => Some(self.prepare(*tool_call_id, name, arguments)),
+                Part::ToolCall { tool_call_id, name, arguments, .. } => {
+                    Some(self.prepare(*tool_call_id, name, arguments))
+                }
                 _ => None,
             })
             .collect()
@@ -76,11 +78,17 @@ impl Driver {
         let (arguments, problem) = match (&tool, arguments) {
             (None, _) => {
                 let known: Vec<&str> = tools.names().collect();
-                (arguments.clone(), Some(format!("There is no tool named '{name}'. The tools are: {}.", known.join(", "))))
+                (
+                    arguments.clone(),
+                    Some(format!("There is no tool named '{name}'. The tools are: {}.", known.join(", "))),
+                )
             }
             (Some(_), Value::String(raw)) if serde_json::from_str::<Value>(raw).is_err() => {
-                let reason = serde_json::from_str::<Value>(raw).err().map(|error| error.to_string()).unwrap_or_default();
-                let text = format!("The arguments of this call are not valid JSON ({reason}), so nothing was run. Send the call again.");
+                let reason =
+                    serde_json::from_str::<Value>(raw).err().map(|error| error.to_string()).unwrap_or_default();
+                let text = format!(
+                    "The arguments of this call are not valid JSON ({reason}), so nothing was run. Send the call again."
+                );
                 (arguments.clone(), Some(text))
             }
             (Some(_), given) => match tools.check_arguments(name, given) {
@@ -129,9 +137,9 @@ impl Driver {
             (None, Some((tool, _))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
                 let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, Vec::new());
-                tokio::task::spawn_blocking(move || tool.plan(&arguments, &context))
-                    .await
-                    .unwrap_or_else(|_| Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned())))
+                tokio::task::spawn_blocking(move || tool.plan(&arguments, &context)).await.unwrap_or_else(|_| {
+                    Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
+                })
             }
         };
         Planned { call, plan }
@@ -183,7 +191,9 @@ fn note_repetition(repetition: &mut Repetition, call: &Call, result: &mut ToolRe
     match repetition.note(&call.name, &call.arguments, result) {
         Repeated::Fine => None,
         Repeated::Warn(count) => {
-            let text = format!("[mcode] This is the same call with the same result, {count} times in a row. Try something else.");
+            let text = format!(
+                "[mcode] This is the same call with the same result, {count} times in a row. Try something else."
+            );
             result.content.push(ResultPart::Text { text });
             None
         }
@@ -232,7 +242,9 @@ async fn run_one(
     Ok(match joined {
         Ok(Ok(output)) => finished(id, output),
         Ok(Err(failure)) => failed(id, failure),
-        Err(_) => ToolResult::text(id, ToolCallStatus::Failed, "The tool crashed; this is a fault of mcode, not of the call."),
+        Err(_) => {
+            ToolResult::text(id, ToolCallStatus::Failed, "The tool crashed; this is a fault of mcode, not of the call.")
+        }
     })
 }
 
@@ -279,7 +291,9 @@ async fn permit(
                     "" => "The user refused this call. Nothing was run.".to_owned(),
                     reason => format!("The user refused this call and said: {reason}. Nothing was run."),
                 })),
-                ApprovalOutcome::Expired => Err(refused("Nobody answered in time, so this call was refused.".to_owned())),
+                ApprovalOutcome::Expired => {
+                    Err(refused("Nobody answered in time, so this call was refused.".to_owned()))
+                }
                 ApprovalOutcome::Withdrawn => Err(refused("The question was withdrawn; nothing was run.".to_owned())),
             })
         }

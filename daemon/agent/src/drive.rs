@@ -142,7 +142,10 @@ impl Driver {
         let mut turn_id = first_turn;
         loop {
             let structured = self.turn(turn_id).await?;
-            self.services.port.record(turn_id, vec![EventBody::TurnFinished { turn_id, status: RunStatus::Done }]).await?;
+            self.services
+                .port
+                .record(turn_id, vec![EventBody::TurnFinished { turn_id, status: RunStatus::Done }])
+                .await?;
             let next = TurnId::from_uuid(self.services.ids.next());
             if self.services.port.take_inputs(next, Delivery::Queue).await?.is_empty() {
                 return Ok(structured);
@@ -192,7 +195,10 @@ impl Driver {
             Err(problem) => Err(Stop::Failed(RunError {
                 kind: RunErrorKind::Run,
                 reason: "ANSWER_SCHEMA".to_owned(),
-                message: format!("the answer did not satisfy the schema after {} tries: {problem}", crate::answer::TRIES_MAX),
+                message: format!(
+                    "the answer did not satisfy the schema after {} tries: {problem}",
+                    crate::answer::TRIES_MAX
+                ),
                 hint: "loosen the schema or use another model".to_owned(),
             })),
         }

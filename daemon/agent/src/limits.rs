@@ -13,11 +13,19 @@ pub fn check(limits: &RunLimits, run: &RunRecord) -> Result<(), RunError> {
     }
     let tokens = run.usage.total_tokens();
     if let Some(max) = limits.max_tokens.filter(|max| tokens >= *max) {
-        return Err(reached("TOKEN_LIMIT", format!("the limit of {max} tokens was reached ({tokens} used)"), "--max-tokens"));
+        return Err(reached(
+            "TOKEN_LIMIT",
+            format!("the limit of {max} tokens was reached ({tokens} used)"),
+            "--max-tokens",
+        ));
     }
     let cost = run.usage.cost_usd;
     if let Some(max) = limits.max_cost_usd.filter(|max| cost >= *max) {
-        return Err(reached("COST_LIMIT", format!("the limit of ${max:.2} was reached (${cost:.4} spent)"), "--max-cost"));
+        return Err(reached(
+            "COST_LIMIT",
+            format!("the limit of ${max:.2} was reached (${cost:.4} spent)"),
+            "--max-cost",
+        ));
     }
     Ok(())
 }

@@ -127,7 +127,11 @@ impl RunPort {
     }
 
     /// Asks for an approval and waits for its end.
-    pub async fn await_approval(&self, turn_id: TurnId, request: ApprovalRequest) -> Result<ApprovalAnswer, RecordError> {
+    pub async fn await_approval(
+        &self,
+        turn_id: TurnId,
+        request: ApprovalRequest,
+    ) -> Result<ApprovalAnswer, RecordError> {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::AwaitApproval { run_id: self.run_id, turn_id, request, reply }).await?;
         answer.await.map_err(|_| RecordError::Closed)

@@ -72,7 +72,9 @@ pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
 
 fn mode_text(mode: &str) -> &'static str {
     match mode {
-        "plan" => "Explore and plan; nothing may be changed. End with a plan: what to change, where, in which order, and how to check it.",
+        "plan" => {
+            "Explore and plan; nothing may be changed. End with a plan: what to change, where, in which order, and how to check it."
+        }
         "explore" => "Answer questions about the project; nothing may be changed.",
         _ => "Do the work.",
     }
@@ -131,7 +133,14 @@ mod tests {
     #[test]
     fn the_first_part_is_the_same_in_every_mode() {
         let of = |mode| {
-            system(&Surroundings { mode, cwd: "/p", project_root: "/p", add_dirs: &[], interactive: true, answer_schema: None })
+            system(&Surroundings {
+                mode,
+                cwd: "/p",
+                project_root: "/p",
+                add_dirs: &[],
+                interactive: true,
+                answer_schema: None,
+            })
         };
         assert_eq!(of("build")[0], of("plan")[0]);
         assert_ne!(of("build")[1], of("plan")[1]);

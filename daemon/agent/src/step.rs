@@ -11,7 +11,9 @@ use mcode_events::state::ThreadState;
 use mcode_events::usage::Usage;
 use mcode_ids::{ItemId, StepId, TurnId};
 use mcode_models::retry::{RetryDecision, RetryPolicy};
-use mcode_models::{ModelError, ModelErrorKind, ModelRef, ModelRequest, ResolvedModel, Response, StopReason, StreamEvent};
+use mcode_models::{
+    ModelError, ModelErrorKind, ModelRef, ModelRequest, ResolvedModel, Response, StopReason, StreamEvent,
+};
 use tokio::time::Instant;
 
 use crate::drive::{Driver, Next, Stop};
@@ -125,7 +127,9 @@ impl Driver {
                 "the conversation no longer fits into the model's window".to_owned(),
                 "start a new thread, or use a model with a larger window",
             ))),
-            StopReason::Stop | StopReason::ToolUse | StopReason::Length | StopReason::Other => Ok(Next::Answer(text_of(response))),
+            StopReason::Stop | StopReason::ToolUse | StopReason::Length | StopReason::Other => {
+                Ok(Next::Answer(text_of(response)))
+            }
         }
     }
 
@@ -165,7 +169,11 @@ impl Driver {
         let (mut attempt, mut overloads) = (0u32, 0u32);
         loop {
             attempt += 1;
-            let resolved = self.services.models.resolve(&model, &self.context.client_env).map_err(|error| stop(failure(&error)))?;
+            let resolved = self
+                .services
+                .models
+                .resolve(&model, &self.context.client_env)
+                .map_err(|error| stop(failure(&error)))?;
             let error = match self.attempt(asking, &resolved).await {
                 Ok(response) => return Ok((response, resolved)),
                 Err(Attempted::Stop(end)) => return Err(Asked::Stop(end)),
@@ -200,8 +208,15 @@ impl Driver {
         Ok(())
     }
 
-    async fn wait_to_retry(&self, asking: &mut Asking, error: &ModelError, attempt: u32, after: Duration) -> Result<(), Stop> {
-        let text = format!("{}; trying again in {:.1} s (attempt {} failed)", error.message, after.as_secs_f64(), attempt);
+    async fn wait_to_retry(
+        &self,
+        asking: &mut Asking,
+        error: &ModelError,
+        attempt: u32,
+        after: Duration,
+    ) -> Result<(), Stop> {
+        let text =
+            format!("{}; trying again in {:.1} s (attempt {} failed)", error.message, after.as_secs_f64(), attempt);
         self.begin_anew(asking, &text).await?;
         tokio::select! {
             () = self.context.cancel.cancelled() => Err(Stop::Cancelled),
@@ -260,7 +275,9 @@ impl Driver {
                 }
                 Some(Ok(StreamEvent::Started | StreamEvent::ToolCallDelta { .. })) => continue,
                 Some(Ok(StreamEvent::Finished(response))) => return Ok(*response),
-                Some(Err(error)) if error.kind == ModelErrorKind::Cancelled => return Err(Attempted::Stop(Stop::Cancelled)),
+                Some(Err(error)) if error.kind == ModelErrorKind::Cancelled => {
+                    return Err(Attempted::Stop(Stop::Cancelled));
+                }
                 Some(Err(error)) => return Err(Attempted::Failed(error)),
                 None => {
                     let text = "the model's answer ended before it was complete";
@@ -295,7 +312,9 @@ impl Driver {
         let messages = mcode_models::history::prompt_messages(&state.history);
         let media = if crate::media::any(&messages) {
             let (blobs, messages) = (Arc::clone(&self.services.blobs), messages.clone());
-            tokio::task::spawn_blocking(move || crate::media::bring(&messages, blobs.as_ref())).await.unwrap_or_default()
+            tokio::task::spawn_blocking(move || crate::media::bring(&messages, blobs.as_ref()))
+                .await
+                .unwrap_or_default()
         } else {
             std::collections::BTreeMap::new()
         };
@@ -381,7 +400,11 @@ fn priced(usage: Option<Usage>, resolved: &ResolvedModel) -> Option<Usage> {
 }
 
 fn text_of(response: &Response) -> String {
-    response.parts.iter().filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None }).collect()
+    response
+        .parts
+        .iter()
+        .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .collect()
 }
 
 /// A model's failure as the end of a run.

@@ -26,7 +26,11 @@ pub fn closing_events(state: &ThreadState, status: RunStatus, reason: &str, proc
     }
     if processes_ended {
         for process_id in open.processes.keys() {
-            bodies.push(EventBody::ProcessExited { process_id: *process_id, exit_code: None, reason: reason.to_owned() });
+            bodies.push(EventBody::ProcessExited {
+                process_id: *process_id,
+                exit_code: None,
+                reason: reason.to_owned(),
+            });
         }
     }
     for call in open.tool_calls.values() {
@@ -57,6 +61,8 @@ const fn call_status(status: RunStatus) -> ToolCallStatus {
     match status {
         RunStatus::Cancelled => ToolCallStatus::Cancelled,
         RunStatus::Failed => ToolCallStatus::Failed,
-        RunStatus::Running | RunStatus::Waiting | RunStatus::Done | RunStatus::Interrupted => ToolCallStatus::Interrupted,
+        RunStatus::Running | RunStatus::Waiting | RunStatus::Done | RunStatus::Interrupted => {
+            ToolCallStatus::Interrupted
+        }
     }
 }

@@ -14,8 +14,8 @@ pub mod state;
 pub mod tool;
 pub mod usage;
 
-pub use closing::closing_events;
 pub use blob::{BlobError, BlobRef, Blobs};
+pub use closing::closing_events;
 pub use event::{Event, EventBody, NewEvent};
 pub use message::{Message, Opaque, Origin, Part, Role};
 pub use run::{Delivery, QueuedInput, RunError, RunErrorKind, RunOptions, RunStatus};

@@ -1,1 +1,113 @@
-//! To be written.
+//! `mcode.v1` over tonic: requests to domain, domain to responses, errors to statuses.
+//!
+//! Every service is thin: it reads the request, asks `mcode-threads`, and writes the answer. Only this crate of the
+//! daemon knows the proto. Health answers by itself, whatever the threads do. Absent on purpose: decisions.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod convert;
+mod paging;
+mod pump;
+mod request;
+mod services;
+mod status;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mcode_env::Timestamp;
+use mcode_proto::v1;
+use mcode_threads::Threads;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::Connected;
+
+/// What the daemon tells about itself.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Version of the program.
+    pub version: String,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// The database.
+    pub database: PathBuf,
+    /// The log.
+    pub log_file: PathBuf,
+    /// The executable.
+    pub executable: PathBuf,
+}
+
+/// Reads the configuration again, or tells the faults of the last reading; one line each.
+pub type ConfigFaults = Arc<dyn Fn(Reload) -> Vec<String> + Send + Sync>;
+
+/// Whether the files are read again first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// Read them again.
+    Yes,
+    /// Only tell.
+    No,
+}
+
+/// What the services work with. Cheap to clone.
+#[derive(Clone)]
+pub struct ServerDeps {
+    /// Threads.
+    pub threads: Threads,
+    /// About the daemon.
+    pub about: Arc<About>,
+    /// The configuration's faults.
+    pub config_faults: ConfigFaults,
+    /// Ends the server.
+    pub shutdown: CancellationToken,
+}
+
+impl std::fmt::Debug for ServerDeps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerDeps").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+/// The server could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The transport failed.
+    #[error("the socket cannot be served")]
+    Transport(#[from] tonic::transport::Error),
+    /// The descriptors do not load.
+    #[error("reflection cannot be set up")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// Serves until `deps.shutdown` is cancelled; open calls end first.
+pub async fn serve<S, IO, E>(deps: ServerDeps, incoming: S) -> Result<(), ServeError>
+where
+    S: Stream<Item = Result<IO, E>>,
+    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<v1::run_service_server::RunServiceServer<services::Services>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(mcode_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    let shutdown = deps.shutdown.clone();
+    let services = services::Services::new(deps);
+    let limit = mcode_proto::MAX_MESSAGE_BYTES;
+    let router = tonic::transport::Server::builder()
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(v1::daemon_service_server::DaemonServiceServer::new(services.clone()))
+        .add_service(v1::project_service_server::ProjectServiceServer::new(services.clone()))
+        .add_service(v1::thread_service_server::ThreadServiceServer::new(services.clone()))
+        .add_service(v1::run_service_server::RunServiceServer::new(services.clone()).max_decoding_message_size(limit))
+        .add_service(
+            v1::event_service_server::EventServiceServer::new(services.clone()).max_encoding_message_size(limit),
+        )
+        .add_service(v1::approval_service_server::ApprovalServiceServer::new(services.clone()))
+        .add_service(v1::model_service_server::ModelServiceServer::new(services));
+    router.serve_with_incoming_shutdown(incoming, shutdown.cancelled_owned()).await?;
+    Ok(())
+}

@@ -67,7 +67,9 @@ impl Blobs for BlobFiles {
         }
         let content = match std::fs::read(self.path(hash)) {
             Ok(content) => content,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(BlobError::Missing(hash.to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(BlobError::Missing(hash.to_owned()));
+            }
             Err(source) => return Err(BlobError::Io { hash: hash.to_owned(), source }),
         };
         if blake3::hash(&content).to_hex().as_str() != hash.to_ascii_lowercase() {

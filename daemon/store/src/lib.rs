@@ -83,7 +83,8 @@ impl Store {
     /// Opens or makes the database at `database` and the folder of blobs. Blocking.
     pub fn open(database: PathBuf, blobs: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         if let Some(dir) = database.parent() {
-            mcode_env::files::create_private_dir(dir).map_err(|source| StoreError::Io { path: dir.to_path_buf(), source })?;
+            mcode_env::files::create_private_dir(dir)
+                .map_err(|source| StoreError::Io { path: dir.to_path_buf(), source })?;
         }
         let blobs = Arc::new(blobs::BlobFiles::open(blobs)?);
         let connection = schema::open(&database)?;

@@ -67,7 +67,13 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(crate) fn events(&self, thread_id: ThreadId, after: Seq, max: u32, max_bytes: usize) -> Result<Vec<Event>, ReadError> {
+    pub(crate) fn events(
+        &self,
+        thread_id: ThreadId,
+        after: Seq,
+        max: u32,
+        max_bytes: usize,
+    ) -> Result<Vec<Event>, ReadError> {
         let (events, damage) = self.events_until_damage(thread_id, after, max, max_bytes)?;
         match damage {
             Some(damage) if events.is_empty() => Err(damage.into()),
@@ -221,7 +227,9 @@ impl Reader<'_> {
         let response = self
             .connection
             .prepare_cached("SELECT fingerprint, response FROM requests WHERE request_id = ?1")?
-            .query_row([request_id.as_str()], |row| Ok(StoredResponse { fingerprint: row.get(0)?, response: row.get(1)? }))
+            .query_row([request_id.as_str()], |row| {
+                Ok(StoredResponse { fingerprint: row.get(0)?, response: row.get(1)? })
+            })
             .optional()?;
         Ok(response)
     }
@@ -293,9 +301,9 @@ where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
 {
-    row.get::<_, String>(column)?
-        .parse()
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error)))
+    row.get::<_, String>(column)?.parse().map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    })
 }
 
 fn page<T>(mut rows: Vec<T>, page_size: u32, token: impl Fn(&T) -> String) -> Page<T> {

@@ -92,7 +92,8 @@ impl EventRow {
             return Err(damage("its content does not match its checksum".to_owned()));
         }
         let run_id = self.run_id.as_deref().map(str::parse).transpose().map_err(|error| damage(format!("{error}")))?;
-        let turn_id = self.turn_id.as_deref().map(str::parse).transpose().map_err(|error| damage(format!("{error}")))?;
+        let turn_id =
+            self.turn_id.as_deref().map(str::parse).transpose().map_err(|error| damage(format!("{error}")))?;
         let payload = if self.spilled {
             let content = blobs.get(&self.payload).map_err(|error| damage(error.to_string()))?;
             String::from_utf8(content).map_err(|_| damage("its body is not text".to_owned()))?

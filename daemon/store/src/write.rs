@@ -34,7 +34,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, blobs: Arc<BlobFiles>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+    pub(crate) fn start(
+        connection: Connection,
+        blobs: Arc<BlobFiles>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
         let (commands, receiver) = mpsc::channel(QUEUE);
         std::thread::Builder::new()
             .name("mcode-store-writer".to_owned())
@@ -194,7 +198,16 @@ fn write(transaction: &Transaction<'_>, append: &Append, rows: &[EventRow], now:
     )?;
     for row in rows {
         insert.execute(params![
-            thread, row.seq, row.at, row.kind, row.version, row.run_id, row.turn_id, row.spilled, row.payload, row.checksum
+            thread,
+            row.seq,
+            row.at,
+            row.kind,
+            row.version,
+            row.run_id,
+            row.turn_id,
+            row.spilled,
+            row.payload,
+            row.checksum
         ])?;
     }
     for event in &append.events {
@@ -207,13 +220,20 @@ fn write(transaction: &Transaction<'_>, append: &Append, rows: &[EventRow], now:
     if let Some((request_id, response)) = &append.request {
         transaction.prepare_cached("DELETE FROM requests WHERE at < ?1")?.execute([now - REQUEST_ID_KEPT_MS])?;
         transaction
-            .prepare_cached("INSERT OR REPLACE INTO requests (request_id, at, fingerprint, response) VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached(
+                "INSERT OR REPLACE INTO requests (request_id, at, fingerprint, response) VALUES (?1, ?2, ?3, ?4)",
+            )?
             .execute(params![request_id.as_str(), now, response.fingerprint, response.response])?;
     }
     Ok(Seq::new(append.expected.get() + rows.len() as u64))
 }
 
-fn write_look_ups(transaction: &Transaction<'_>, append: &Append, thread: &str, body: &EventBody) -> Result<(), AppendError> {
+fn write_look_ups(
+    transaction: &Transaction<'_>,
+    append: &Append,
+    thread: &str,
+    body: &EventBody,
+) -> Result<(), AppendError> {
     let (id, open) = match body {
         EventBody::ApprovalRequested { request } => (request.approval_id.to_string(), true),
         EventBody::ApprovalResolved { approval_id, .. } => (approval_id.to_string(), false),
@@ -266,7 +286,9 @@ fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) ->
 
 fn write_run(transaction: &Transaction<'_>, run: &RunRow) -> Result<(), AppendError> {
     transaction
-        .prepare_cached("INSERT OR REPLACE INTO runs (run_id, thread_id, active, started_at, record) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .prepare_cached(
+            "INSERT OR REPLACE INTO runs (run_id, thread_id, active, started_at, record) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
         .execute(params![
             run.record.run_id.to_string(),
             run.thread_id.to_string(),

@@ -126,7 +126,7 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ThreadError>>;
 /// A message to an actor.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Create { thread: NewThread, reply: Reply<Seq> },
+    Create { thread: NewThread, request: Option<(RequestId, String)>, reply: Reply<Seq> },
     Start { run: Box<NewRun>, reply: Reply<Started> },
     Input { input: NewInput, reply: Reply<(InputId, Seq)> },
     Cancel { run_id: RunId, reply: Reply<()> },

@@ -16,8 +16,11 @@ pub mod project;
 pub mod recovery;
 pub mod registry;
 mod run;
+mod starting;
 
 pub use command::{Answered, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
 pub use deps::Deps;
 pub use error::ThreadError;
+pub use mcode_agent::{LiveKey, LiveState};
+pub use mcode_store::{Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
 pub use registry::{Subscription, Threads};

@@ -14,7 +14,12 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn add_approval(&mut self, id: ApprovalId, deadline_ms: Option<i64>, reply: oneshot::Sender<ApprovalAnswer>) {
+    pub(crate) fn add_approval(
+        &mut self,
+        id: ApprovalId,
+        deadline_ms: Option<i64>,
+        reply: oneshot::Sender<ApprovalAnswer>,
+    ) {
         self.approvals.insert(id, (deadline_ms, reply));
     }
 
@@ -34,10 +39,6 @@ impl Pending {
         if let Some(reply) = self.questions.remove(&id) {
             let _ = reply.send(answer).is_ok();
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.approvals.is_empty() && self.questions.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use mcode_ids::ProjectId;
+use mcode_store::ProjectRow;
+
+use crate::deps::Deps;
+use crate::error::ThreadError;
+
 /// The root of the project that `cwd` is in. Blocking; symlinks are resolved.
 pub fn root_of(cwd: &Path) -> std::io::Result<PathBuf> {
     let cwd = std::fs::canonicalize(cwd)?;
@@ -9,6 +15,22 @@ pub fn root_of(cwd: &Path) -> std::io::Result<PathBuf> {
         return Err(std::io::Error::new(std::io::ErrorKind::NotADirectory, "not a folder"));
     }
     Ok(cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&cwd).to_path_buf())
+}
+
+/// The project that `cwd` belongs to; made when it is new.
+pub(crate) async fn resolve(deps: &Deps, cwd: String) -> Result<ProjectRow, ThreadError> {
+    let shown = cwd.clone();
+    let root = tokio::task::spawn_blocking(move || root_of(cwd.as_ref()))
+        .await
+        .map_err(|error| ThreadError::Store(Box::new(error)))?
+        .map_err(|error| ThreadError::InvalidArgument { field: "cwd", message: format!("'{shown}': {error}") })?;
+    let candidate = ProjectRow {
+        project_id: ProjectId::from_uuid(deps.ids.next()),
+        name: name_of(&root),
+        root: root.to_string_lossy().into_owned(),
+        created_at_ms: deps.clock.now().millis(),
+    };
+    Ok(deps.store.resolve_project(candidate).await?)
 }
 
 /// The name of a project for people.

@@ -1,0 +1,5 @@
+//! Domain to proto, with no decisions.
+
+pub(crate) mod event;
+pub(crate) mod row;
+pub(crate) mod value;

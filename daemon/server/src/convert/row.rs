@@ -1,0 +1,150 @@
+//! Threads, runs, projects, approvals and the like.
+
+use mcode_events::event::{ApprovalRequest, Question};
+use mcode_events::run::{RunError, RunRecord};
+use mcode_events::state::ThreadState;
+use mcode_events::tool::{TaskItem, TaskStatus};
+use mcode_events::usage::Usage;
+use mcode_ids::{RunId, ThreadId};
+use mcode_proto::v1;
+use mcode_threads::{ProjectRow, RunRow, ThreadRow};
+
+use crate::convert::value::{time, to_value};
+
+pub(crate) fn usage(usage: &Usage) -> v1::Usage {
+    v1::Usage {
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
+        cost_usd: usage.cost_usd,
+    }
+}
+
+pub(crate) fn thread(row: &ThreadRow, damaged: bool) -> v1::Thread {
+    v1::Thread {
+        thread_id: row.thread_id.to_string(),
+        title: row.title.clone(),
+        project_id: row.project_id.to_string(),
+        cwd: row.cwd.clone(),
+        model: row.model.clone(),
+        mode: row.mode.clone(),
+        state: if damaged { "damaged".to_owned() } else { row.activity.clone() },
+        archived: row.archived,
+        pinned: false,
+        tags: Vec::new(),
+        created_at: Some(time(row.created_at_ms)),
+        updated_at: Some(time(row.updated_at_ms)),
+        last_seq: row.last_seq.get(),
+        usage: Some(usage(&row.usage)),
+        active_run_id: row.active_run.map(|id| id.to_string()).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn run_error(error: &RunError) -> v1::RunError {
+    v1::RunError {
+        kind: error.kind.as_str().to_owned(),
+        reason: error.reason.clone(),
+        message: error.message.clone(),
+        hint: error.hint.clone(),
+    }
+}
+
+pub(crate) fn run(row: &RunRow) -> v1::Run {
+    record(row.thread_id, &row.record)
+}
+
+pub(crate) fn record(thread_id: ThreadId, record: &RunRecord) -> v1::Run {
+    v1::Run {
+        run_id: record.run_id.to_string(),
+        thread_id: thread_id.to_string(),
+        status: record.status.as_str().to_owned(),
+        started_at: Some(time(record.started_at_ms)),
+        ended_at: record.ended_at_ms.map(time),
+        exit_code: record.exit_code().unwrap_or(0),
+        error: record.error.as_ref().map(run_error),
+        model: record.options.model.clone(),
+        mode: record.options.mode.clone(),
+        steps: record.steps,
+        usage: Some(usage(&record.usage)),
+    }
+}
+
+pub(crate) fn project(row: &ProjectRow) -> v1::Project {
+    v1::Project {
+        project_id: row.project_id.to_string(),
+        root: row.root.clone(),
+        name: row.name.clone(),
+        created_at: Some(time(row.created_at_ms)),
+    }
+}
+
+pub(crate) fn approval(
+    thread_id: ThreadId,
+    run_id: Option<RunId>,
+    request: &ApprovalRequest,
+    asked_ms: i64,
+) -> v1::Approval {
+    v1::Approval {
+        approval_id: request.approval_id.to_string(),
+        thread_id: thread_id.to_string(),
+        run_id: run_id.map(|id| id.to_string()).unwrap_or_default(),
+        tool: request.tool.clone(),
+        arguments: Some(to_value(&request.arguments)),
+        preview: request.preview.clone(),
+        asked_at: Some(time(asked_ms)),
+        deadline: request.deadline_ms.map(time),
+        proposed_rule: request.proposed_rule.clone().unwrap_or_default(),
+        tool_call_id: request.tool_call_id.to_string(),
+        why: request.why.clone(),
+    }
+}
+
+pub(crate) fn question(thread_id: ThreadId, run_id: Option<RunId>, question: &Question, asked_ms: i64) -> v1::Question {
+    v1::Question {
+        question_id: question.question_id.to_string(),
+        thread_id: thread_id.to_string(),
+        run_id: run_id.map(|id| id.to_string()).unwrap_or_default(),
+        question: question.question.clone(),
+        options: question.options.clone(),
+        multiple: question.multiple,
+        asked_at: Some(time(asked_ms)),
+    }
+}
+
+/// Approvals and questions that a thread waits for. An id is a UUIDv7, so it tells when it was asked.
+pub(crate) fn pending(state: &ThreadState) -> (Vec<v1::Approval>, Vec<v1::Question>) {
+    let (thread_id, run_id) = (state.thread_id, state.open.run);
+    let approvals = state
+        .open
+        .approvals
+        .values()
+        .map(|request| approval(thread_id, run_id, request, made_at(request.approval_id.uuid())));
+    let questions = state
+        .open
+        .questions
+        .values()
+        .map(|asked| question(thread_id, run_id, asked, made_at(asked.question_id.uuid())));
+    (approvals.collect(), questions.collect())
+}
+
+/// The first 48 bits of a UUIDv7 are milliseconds since 1970 UTC (RFC 9562, section 5.7).
+fn made_at(id: uuid::Uuid) -> i64 {
+    i64::try_from(id.as_u128() >> 80).unwrap_or(0)
+}
+
+pub(crate) fn task(item: &TaskItem) -> v1::Task {
+    let status = match item.status {
+        TaskStatus::Pending => "pending",
+        TaskStatus::InProgress => "in_progress",
+        TaskStatus::Completed => "completed",
+        TaskStatus::Cancelled => "cancelled",
+    };
+    v1::Task {
+        id: item.id.clone(),
+        content: item.content.clone(),
+        status: status.to_owned(),
+        active_form: item.active_form.clone().unwrap_or_default(),
+    }
+}

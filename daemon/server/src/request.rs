@@ -1,0 +1,198 @@
+//! Requests to domain: everything is checked here, at the border.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use mcode_events::blob::Blobs;
+use mcode_events::message::Part;
+use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
+use mcode_ids::RequestId;
+use mcode_proto::v1;
+use mcode_threads::{NewRun, RunSurroundings};
+use tonic::Status;
+
+use crate::convert::value;
+use crate::status::{bad_field, of_thread};
+
+/// Most bytes of the words of one input.
+const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most bytes of one picture or document.
+const MEDIA_BYTES_MAX: usize = 20 * 1024 * 1024;
+
+/// Most parts of one input.
+const PARTS_MAX: usize = 100;
+
+/// Most bytes of a client's environment.
+const ENV_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Parses an id of a request.
+pub(crate) fn id<T: std::str::FromStr>(field: &'static str, text: &str) -> Result<T, Status>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| bad_field(field, error.to_string()))
+}
+
+/// Parses an id whose badness means that no such thing exists.
+pub(crate) fn known_id<T: std::str::FromStr>(what: &'static str, text: &str) -> Result<T, Status> {
+    text.parse().map_err(|_| {
+        of_thread(mcode_threads::ThreadError::NotFound {
+            what,
+            id: format!("'{}'", text.chars().take(80).collect::<String>()),
+        })
+    })
+}
+
+/// The request id and the hash of what was asked.
+pub(crate) fn idempotency<M: prost::Message>(text: &str, message: &M) -> Result<Option<(RequestId, String)>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let request_id = RequestId::parse(text)
+        .ok_or_else(|| bad_field("request_id", format!("has to be 1 to {} printable bytes", RequestId::MAX_BYTES)))?;
+    Ok(Some((request_id, fingerprint(&message.encode_to_vec()))))
+}
+
+/// FNV-1a over the encoded request: tells an honest retry from a reused id; no secret hangs on it.
+fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}-{}", bytes.len())
+}
+
+/// The words and pictures of a request; pictures go to the blobs.
+pub(crate) async fn parts(input: Vec<v1::InputPart>, blobs: Arc<dyn Blobs>) -> Result<Vec<Part>, Status> {
+    if input.len() > PARTS_MAX {
+        return Err(bad_field("input", format!("has {} parts; {PARTS_MAX} are allowed", input.len())));
+    }
+    let mut parts = Vec::with_capacity(input.len());
+    for part in input {
+        match part.part {
+            Some(v1::input_part::Part::Text(text)) if text.len() > TEXT_BYTES_MAX => {
+                return Err(bad_field(
+                    "input",
+                    format!("a text has {} bytes; {TEXT_BYTES_MAX} are allowed", text.len()),
+                ));
+            }
+            Some(v1::input_part::Part::Text(text)) if text.trim().is_empty() => {}
+            Some(v1::input_part::Part::Text(text)) => parts.push(Part::Text { text }),
+            Some(v1::input_part::Part::Media(media)) => parts.push(media_part(media, Arc::clone(&blobs)).await?),
+            None => return Err(bad_field("input", "has a part of a kind that this daemon does not know")),
+        }
+    }
+    if parts.is_empty() { Err(bad_field("input", "is empty")) } else { Ok(parts) }
+}
+
+async fn media_part(media: v1::Media, blobs: Arc<dyn Blobs>) -> Result<Part, Status> {
+    if media.data.len() > MEDIA_BYTES_MAX {
+        let text = format!("'{}' has {} bytes; {MEDIA_BYTES_MAX} are allowed", media.name, media.data.len());
+        return Err(bad_field("input", text));
+    }
+    let blob = tokio::task::spawn_blocking(move || blobs.put(&media.data, &media.media_type))
+        .await
+        .map_err(|error| Status::internal(error.to_string()))?
+        .map_err(|error| bad_field("input", error.to_string()))?;
+    Ok(Part::Media { blob, name: media.name })
+}
+
+/// A client's environment, and the same without secrets.
+fn surroundings(client_env: BTreeMap<String, String>, umask: u32) -> Result<RunSurroundings, Status> {
+    let bytes: usize = client_env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > ENV_BYTES_MAX {
+        return Err(bad_field("context.env", format!("has {bytes} bytes; {ENV_BYTES_MAX} are allowed")));
+    }
+    let tool_env = mcode_sandbox::environment::strip_secrets(&client_env);
+    Ok(RunSurroundings { client_env: Arc::new(client_env), tool_env: Arc::new(tool_env), umask: umask & 0o777 })
+}
+
+fn absolute(field: &'static str, path: &str) -> Result<String, Status> {
+    if Path::new(path).is_absolute() {
+        Ok(path.to_owned())
+    } else {
+        Err(bad_field(field, format!("'{path}' is not an absolute path")))
+    }
+}
+
+/// A mode, or `None` for an empty text.
+pub(crate) fn mode(text: &str) -> Result<Option<String>, Status> {
+    match text {
+        "" => Ok(None),
+        "build" | "plan" | "explore" => Ok(Some(text.to_owned())),
+        other => Err(bad_field("mode", format!("'{other}' is none of build, plan, explore"))),
+    }
+}
+
+fn thinking(text: &str) -> Result<Option<ThinkingLevel>, Status> {
+    Ok(Some(match text {
+        "" => return Ok(None),
+        "off" => ThinkingLevel::Off,
+        "low" => ThinkingLevel::Low,
+        "medium" => ThinkingLevel::Medium,
+        "high" => ThinkingLevel::High,
+        "xhigh" => ThinkingLevel::Xhigh,
+        other => return Err(bad_field("thinking", format!("'{other}' is none of off, low, medium, high, xhigh"))),
+    }))
+}
+
+fn limits(limits: Option<v1::RunLimits>) -> Result<RunLimits, Status> {
+    let Some(limits) = limits else { return Ok(RunLimits::default()) };
+    if !limits.max_cost_usd.is_finite() || limits.max_cost_usd < 0.0 {
+        return Err(bad_field("limits.max_cost_usd", "has to be zero or more"));
+    }
+    let max_time_ms = match limits.timeout {
+        None => None,
+        Some(timeout) => {
+            let millis = timeout.seconds.saturating_mul(1000).saturating_add(i64::from(timeout.nanos / 1_000_000));
+            Some(u64::try_from(millis).map_err(|_| bad_field("limits.timeout", "has to be positive"))?)
+                .filter(|ms| *ms > 0)
+        }
+    };
+    Ok(RunLimits {
+        max_steps: (limits.max_steps > 0).then_some(limits.max_steps),
+        max_tokens: (limits.max_tokens > 0).then_some(limits.max_tokens),
+        max_cost_usd: (limits.max_cost_usd > 0.0).then_some(limits.max_cost_usd),
+        max_time_ms,
+    })
+}
+
+/// A run to be started, from its request.
+pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>) -> Result<NewRun, Status> {
+    let idempotency = idempotency(&request.request_id, &without_surroundings(&request))?;
+    let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
+    let approval = match v1::ApprovalPolicy::try_from(request.approve) {
+        Ok(v1::ApprovalPolicy::Unspecified) => None,
+        Ok(v1::ApprovalPolicy::Ask) => Some(ApprovalPolicy::Ask),
+        Ok(v1::ApprovalPolicy::Deny) => Some(ApprovalPolicy::Deny),
+        Ok(v1::ApprovalPolicy::All) => Some(ApprovalPolicy::All),
+        Err(_) => return Err(bad_field("approve", format!("{} is not a policy", request.approve))),
+    };
+    let add_dirs = request.add_dirs.iter().map(|dir| absolute("add_dirs", dir)).collect::<Result<_, _>>()?;
+    Ok(NewRun {
+        thread_id: if request.thread_id.is_empty() { None } else { Some(known_id("thread", &request.thread_id)?) },
+        parts: parts(request.input, blobs).await?,
+        model: (!request.model.is_empty()).then_some(request.model),
+        mode: mode(&request.mode)?,
+        thinking: thinking(&request.thinking)?,
+        approval,
+        interactive: context.interactive,
+        limits: limits(request.limits)?,
+        cwd: absolute("context.cwd", &context.cwd)?,
+        add_dirs,
+        title: request.title,
+        answer_schema: request.answer_schema.map(value::from_struct),
+        ephemeral: request.ephemeral,
+        surroundings: surroundings(context.env, context.umask)?,
+        request: idempotency,
+    })
+}
+
+/// What makes two requests the same: not the environment, whose order on the wire is not fixed.
+fn without_surroundings(request: &v1::StartRunRequest) -> v1::StartRunRequest {
+    let mut same = request.clone();
+    same.context = None;
+    same.answer_schema = None;
+    same
+}

@@ -1,0 +1,69 @@
+//! `ApprovalService`.
+
+use mcode_proto::v1;
+use mcode_threads::Resolution;
+use tonic::{Request, Response, Status};
+
+use crate::convert::row;
+use crate::request;
+use crate::services::Services;
+use crate::status::{bad_field, of_thread};
+
+#[tonic::async_trait]
+impl v1::approval_service_server::ApprovalService for Services {
+    async fn list_pending_approvals(
+        &self,
+        request: Request<v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+        let only = request.into_inner().thread_id;
+        let only: Option<mcode_ids::ThreadId> =
+            if only.is_empty() { None } else { Some(request::known_id("thread", &only)?) };
+        let mut response = v1::ListPendingApprovalsResponse::default();
+        for state in self.deps.threads.waiting().await.map_err(of_thread)? {
+            if only.is_some_and(|only| only != state.thread_id) {
+                continue;
+            }
+            let (approvals, questions) = row::pending(&state);
+            response.approvals.extend(approvals);
+            response.questions.extend(questions);
+        }
+        response.approvals.sort_by(|a, b| a.approval_id.cmp(&b.approval_id));
+        response.questions.sort_by(|a, b| a.question_id.cmp(&b.question_id));
+        Ok(Response::new(response))
+    }
+
+    async fn resolve_approval(
+        &self,
+        request: Request<v1::ResolveApprovalRequest>,
+    ) -> Result<Response<v1::ResolveApprovalResponse>, Status> {
+        let request = request.into_inner();
+        let (allow, always) = match v1::Decision::try_from(request.decision) {
+            Ok(v1::Decision::Allow) => (true, false),
+            Ok(v1::Decision::AllowAlways) => (true, true),
+            Ok(v1::Decision::Deny) => (false, false),
+            Ok(v1::Decision::Unspecified) | Err(_) => {
+                return Err(bad_field("decision", "has to be allow, allow always or deny"));
+            }
+        };
+        let resolution = Resolution {
+            approval_id: request::known_id("approval", &request.approval_id)?,
+            allow,
+            always,
+            reason: request.reason,
+            by: if request.by.is_empty() { "a client".to_owned() } else { request.by },
+        };
+        let answered = self.deps.threads.resolve(resolution).await.map_err(of_thread)?;
+        let rule = answered.rule.unwrap_or_default();
+        Ok(Response::new(v1::ResolveApprovalResponse { seq: answered.seq.get(), rule }))
+    }
+
+    async fn answer_question(
+        &self,
+        request: Request<v1::AnswerQuestionRequest>,
+    ) -> Result<Response<v1::AnswerQuestionResponse>, Status> {
+        let request = request.into_inner();
+        let question_id = request::known_id("question", &request.question_id)?;
+        let answered = self.deps.threads.answer(question_id, request.answer).await.map_err(of_thread)?;
+        Ok(Response::new(v1::AnswerQuestionResponse { seq: answered.seq.get() }))
+    }
+}

@@ -1,0 +1,53 @@
+//! `DaemonService`.
+
+use mcode_proto::reasons::Reason;
+use mcode_proto::v1;
+use tonic::{Code, Request, Response, Status};
+
+use crate::Reload;
+use crate::convert::value::moment;
+use crate::services::Services;
+use crate::status::{of_thread, refuse};
+
+#[tonic::async_trait]
+impl v1::daemon_service_server::DaemonService for Services {
+    async fn get_info(&self, _: Request<v1::GetInfoRequest>) -> Result<Response<v1::GetInfoResponse>, Status> {
+        let about = &self.deps.about;
+        Ok(Response::new(v1::GetInfoResponse {
+            version: about.version.clone(),
+            api_level: mcode_proto::API_LEVEL,
+            api_compatible: mcode_proto::API_COMPATIBLE,
+            capabilities: Vec::new(),
+            pid: std::process::id(),
+            started_at: Some(moment(about.started_at)),
+            active_runs: self.deps.threads.active_runs().await.map_err(of_thread)?,
+            loaded_threads: self.deps.threads.loaded(),
+            database: about.database.to_string_lossy().into_owned(),
+            log_file: about.log_file.to_string_lossy().into_owned(),
+            config_errors: (self.deps.config_faults)(Reload::No),
+            executable: about.executable.to_string_lossy().into_owned(),
+        }))
+    }
+
+    async fn shutdown(&self, request: Request<v1::ShutdownRequest>) -> Result<Response<v1::ShutdownResponse>, Status> {
+        let active = self.deps.threads.active_runs().await.map_err(of_thread)?;
+        if active > 0 && !request.into_inner().force {
+            let text = format!("{active} runs are at work");
+            return Err(refuse(Code::FailedPrecondition, Reason::RunsActive, text, None));
+        }
+        self.deps.threads.shut_down().await;
+        self.deps.shutdown.cancel();
+        Ok(Response::new(v1::ShutdownResponse { interrupted_runs: active }))
+    }
+
+    async fn reload_config(
+        &self,
+        _: Request<v1::ReloadConfigRequest>,
+    ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
+        let faults = std::sync::Arc::clone(&self.deps.config_faults);
+        let errors = tokio::task::spawn_blocking(move || faults(Reload::Yes))
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(v1::ReloadConfigResponse { errors }))
+    }
+}

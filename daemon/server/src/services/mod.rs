@@ -1,0 +1,25 @@
+//! One file per service.
+
+mod approval;
+mod daemon;
+mod event;
+mod model;
+mod project;
+mod run;
+mod thread;
+
+use std::sync::Arc;
+
+use crate::ServerDeps;
+
+/// Implements every service of `mcode.v1`. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    deps: Arc<ServerDeps>,
+}
+
+impl Services {
+    pub(crate) fn new(deps: ServerDeps) -> Self {
+        Self { deps: Arc::new(deps) }
+    }
+}

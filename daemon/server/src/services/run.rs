@@ -1,0 +1,76 @@
+//! `RunService`.
+
+use mcode_events::run::Delivery;
+use mcode_proto::v1;
+use mcode_threads::NewInput;
+use tonic::{Request, Response, Status};
+
+use crate::convert::row;
+use crate::services::Services;
+use crate::status::of_thread;
+use crate::{paging, request};
+
+#[tonic::async_trait]
+impl v1::run_service_server::RunService for Services {
+    async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
+        let blobs = self.deps.threads.deps().store.blobs();
+        let run = request::new_run(request.into_inner(), blobs).await?;
+        let started = self.deps.threads.start_run(run).await.map_err(of_thread)?;
+        Ok(Response::new(v1::StartRunResponse {
+            thread_id: started.thread_id.to_string(),
+            run_id: started.run_id.to_string(),
+            seq: started.seq.get(),
+        }))
+    }
+
+    async fn steer_run(&self, request: Request<v1::SteerRunRequest>) -> Result<Response<v1::SteerRunResponse>, Status> {
+        let request = request.into_inner();
+        let idempotency = request::idempotency(&request.request_id, &request)?;
+        let run_id = request::known_id("run", &request.run_id)?;
+        let thread_id = self.deps.threads.run(run_id).await.map_err(of_thread)?.thread_id;
+        let parts = request::parts(request.input, self.deps.threads.deps().store.blobs()).await?;
+        let input = NewInput { delivery: Delivery::Steer, parts, run_id: Some(run_id), request: idempotency };
+        let (input_id, seq) = self.deps.threads.input(thread_id, input).await.map_err(of_thread)?;
+        Ok(Response::new(v1::SteerRunResponse { input_id: input_id.to_string(), seq: seq.get() }))
+    }
+
+    async fn queue_input(
+        &self,
+        request: Request<v1::QueueInputRequest>,
+    ) -> Result<Response<v1::QueueInputResponse>, Status> {
+        let request = request.into_inner();
+        let idempotency = request::idempotency(&request.request_id, &request)?;
+        let thread_id = request::known_id("thread", &request.thread_id)?;
+        let parts = request::parts(request.input, self.deps.threads.deps().store.blobs()).await?;
+        let input = NewInput { delivery: Delivery::Queue, parts, run_id: None, request: idempotency };
+        let (input_id, seq) = self.deps.threads.input(thread_id, input).await.map_err(of_thread)?;
+        Ok(Response::new(v1::QueueInputResponse { input_id: input_id.to_string(), seq: seq.get() }))
+    }
+
+    async fn cancel_run(
+        &self,
+        request: Request<v1::CancelRunRequest>,
+    ) -> Result<Response<v1::CancelRunResponse>, Status> {
+        let run_id = request::known_id("run", &request.into_inner().run_id)?;
+        let run = self.deps.threads.cancel_run(run_id).await.map_err(of_thread)?;
+        Ok(Response::new(v1::CancelRunResponse { run: Some(row::run(&run)) }))
+    }
+
+    async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
+        let run_id = request::known_id("run", &request.into_inner().run_id)?;
+        let run = self.deps.threads.run(run_id).await.map_err(of_thread)?;
+        Ok(Response::new(v1::GetRunResponse { run: Some(row::run(&run)) }))
+    }
+
+    async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        let request = request.into_inner();
+        let thread_id =
+            if request.thread_id.is_empty() { None } else { Some(request::known_id("thread", &request.thread_id)?) };
+        let (size, token) = (paging::size(request.page_size), paging::token(request.page_token));
+        let page = self.deps.threads.runs(thread_id, request.active_only, size, token).await.map_err(of_thread)?;
+        Ok(Response::new(v1::ListRunsResponse {
+            runs: page.rows.iter().map(row::run).collect(),
+            next_page_token: page.next.unwrap_or_default(),
+        }))
+    }
+}

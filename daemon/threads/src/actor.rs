@@ -1,0 +1,506 @@
+//! The actor of one thread: the only writer of its log.
+//!
+//! It waits for commands, for signals of its run, for the run's end and for deadlines, and handles one at a time.
+//! [`Actor::append`] is the only way to a new event: on the disk first, then folded, then published.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcode_agent::port::SIGNALS_MAX;
+use mcode_agent::{AgentSignal, ApprovalAnswer, LiveLane, RecordError};
+use mcode_events::closing_events;
+use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
+use mcode_events::message::{Message, Role};
+use mcode_events::run::{Delivery, QueuedInput, RunStatus};
+use mcode_events::state::ThreadState;
+use mcode_ids::{InputId, ItemId, RequestId, RunId, Seq, ThreadId, TurnId};
+use mcode_store::{Append, Damage, RunRow, StoredResponse, ThreadRow};
+use mcode_tools::FileLedger;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::command::{Command, NewInput};
+use crate::deps::Deps;
+use crate::error::ThreadError;
+use crate::pending::Pending;
+use crate::run::{ActiveRun, Cause};
+
+/// Commands that may wait; more are refused as busy.
+pub(crate) const MAILBOX: usize = 64;
+
+/// An idle thread without subscribers leaves memory after this long.
+const UNLOAD_AFTER: Duration = Duration::from_secs(30 * 60);
+
+/// An ephemeral thread is forgotten this long after its run, if nobody watches.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
+
+/// Inputs that may wait in a thread.
+pub(crate) const QUEUED_INPUTS_MAX: usize = 100;
+
+/// What an actor needs from its loader.
+pub(crate) struct Loading {
+    pub(crate) deps: Arc<Deps>,
+    pub(crate) thread_id: ThreadId,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) head: Arc<watch::Sender<Seq>>,
+    pub(crate) live: LiveLane,
+}
+
+/// One thread at work.
+pub(crate) struct Actor {
+    pub(crate) deps: Arc<Deps>,
+    pub(crate) thread_id: ThreadId,
+    pub(crate) state: Arc<ThreadState>,
+    pub(crate) damage: Option<Damage>,
+    pub(crate) ledger: Arc<FileLedger>,
+    pub(crate) live: LiveLane,
+    pub(crate) active: Option<ActiveRun>,
+    pub(crate) pending: Pending,
+    pub(crate) signal_sender: mpsc::Sender<AgentSignal>,
+    head: Arc<watch::Sender<Seq>>,
+    commands: mpsc::Receiver<Command>,
+    signals: mpsc::Receiver<AgentSignal>,
+    closing: bool,
+}
+
+/// What woke the actor.
+enum Wake {
+    Command(Option<Command>),
+    Signal(AgentSignal),
+    RunEnded(Result<mcode_agent::RunOutcome, tokio::task::JoinError>),
+    RunDeadline,
+    ApprovalDeadline,
+    Idle,
+}
+
+/// Loads the thread, or begins a new one, and works until it is closed or idle for long.
+pub(crate) async fn run(loading: Loading) {
+    let Loading { deps, thread_id, mut commands, head, live } = loading;
+    let loaded = match deps.store.load(thread_id).await {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            tracing::error!(%thread_id, %error, "the thread cannot be loaded");
+            commands.close();
+            return;
+        }
+    };
+    let (state, damage) = match loaded {
+        Some(loaded) => (loaded.state, loaded.damage),
+        None => (ThreadState::new(thread_id), None),
+    };
+    if let Some(damage) = &damage {
+        tracing::error!(%damage, "the thread is opened read-only");
+    }
+    head.send_replace(state.last_seq);
+    let (signal_sender, signals) = mpsc::channel(SIGNALS_MAX);
+    let ledger = Arc::new(FileLedger::new(state.files.clone()));
+    let mut actor = Actor {
+        deps,
+        thread_id,
+        state: Arc::new(state),
+        damage,
+        ledger,
+        live,
+        active: None,
+        pending: Pending::default(),
+        signal_sender,
+        head,
+        commands,
+        signals,
+        closing: false,
+    };
+    actor.work().await;
+}
+
+impl Actor {
+    async fn work(&mut self) {
+        loop {
+            match self.wait().await {
+                Wake::Command(Some(command)) => self.handle(command).await,
+                Wake::Command(None) => break,
+                Wake::Signal(signal) => self.signal(signal).await,
+                Wake::RunEnded(outcome) => self.run_ended(outcome).await,
+                Wake::RunDeadline => {
+                    if let Some(active) = &mut self.active {
+                        active.end(Cause::Timeout);
+                    }
+                }
+                Wake::ApprovalDeadline => self.expire_approvals().await,
+                Wake::Idle => {
+                    if self.leave().await {
+                        break;
+                    }
+                }
+            }
+            if self.closing && self.active.is_none() {
+                break;
+            }
+        }
+        (self.deps.end_processes)(self.thread_id);
+        // Whoever still waits finds the channel closed and asks again, which loads the thread anew.
+        self.commands.close();
+    }
+
+    async fn wait(&mut self) -> Wake {
+        let now = self.deps.clock.now();
+        let approval = self.pending.next_deadline().map(|deadline| {
+            let wait = u64::try_from(deadline.saturating_sub(now.millis())).unwrap_or(0);
+            Instant::now() + Duration::from_millis(wait)
+        });
+        let run_deadline = self.active.as_ref().and_then(|active| active.deadline);
+        let idle = if self.active.is_some() {
+            None
+        } else if self.state.ephemeral {
+            Some(Instant::now() + FORGET_AFTER)
+        } else {
+            Some(Instant::now() + UNLOAD_AFTER)
+        };
+        let active = self.active.as_mut().map(|active| &mut active.task);
+        tokio::select! {
+            biased;
+            Some(signal) = self.signals.recv() => Wake::Signal(signal),
+            outcome = joined(active) => Wake::RunEnded(outcome),
+            command = self.commands.recv() => Wake::Command(command),
+            () = until(run_deadline) => Wake::RunDeadline,
+            () = until(approval) => Wake::ApprovalDeadline,
+            () = until(idle) => Wake::Idle,
+        }
+    }
+
+    /// Whether an idle actor may leave memory: nobody watches and nothing waits.
+    async fn leave(&mut self) -> bool {
+        if self.head.receiver_count() > 0 || !self.commands.is_empty() {
+            return false;
+        }
+        self.commands.close();
+        if self.state.ephemeral && self.damage.is_none() {
+            if let Err(error) = self.deps.store.delete_thread(self.thread_id).await {
+                tracing::warn!(thread_id = %self.thread_id, %error, "an ephemeral thread could not be forgotten");
+            }
+        }
+        true
+    }
+
+    async fn handle(&mut self, command: Command) {
+        match command {
+            Command::Create { thread, request, reply } => {
+                let result = self.create(&thread, request).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Start { run, reply } => {
+                let result = self.start(*run).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Input { input, reply } => {
+                let result = self.input(input).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Cancel { run_id, reply } => match &mut self.active {
+                Some(active) if active.run_id == run_id => {
+                    active.end(Cause::User);
+                    active.waiting.push(reply);
+                }
+                // A run that has ended keeps its end: nothing is left to do.
+                _ => {
+                    let _ = reply.send(Ok(())).is_ok();
+                }
+            },
+            Command::Resolve { resolution, reply } => {
+                let result = self.resolve(resolution).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Answer { question_id, answer, reply } => {
+                let result = self.answer(question_id, answer).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::State { reply } => {
+                let result = match &self.damage {
+                    Some(damage) => Err(damage.clone().into()),
+                    None => Ok(Arc::clone(&self.state)),
+                };
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Close { reply } => self.close(reply),
+        }
+    }
+
+    fn close(&mut self, reply: crate::command::Reply<()>) {
+        self.closing = true;
+        match &mut self.active {
+            Some(active) => {
+                active.end(Cause::Shutdown);
+                active.waiting.push(reply);
+            }
+            None => {
+                let _ = reply.send(Ok(())).is_ok();
+            }
+        }
+    }
+
+    /// Appends events; they are on the disk, folded in and published when this returns.
+    pub(crate) async fn append(
+        &mut self,
+        events: Vec<NewEvent>,
+        request: Option<(RequestId, StoredResponse)>,
+    ) -> Result<Seq, ThreadError> {
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone().into());
+        }
+        if events.is_empty() {
+            return Ok(self.state.last_seq);
+        }
+        let expected = self.state.last_seq;
+        let at_ms = self.deps.clock.now().millis().max(self.state.updated_at_ms);
+        let state = Arc::make_mut(&mut self.state);
+        let mut runs_changed: Vec<RunId> = Vec::new();
+        let mut seq = expected;
+        for new in &events {
+            seq = seq.next();
+            if let (Some(run_id), true) = (new.run_id, changes_run(&new.body)) {
+                if !runs_changed.contains(&run_id) {
+                    runs_changed.push(run_id);
+                }
+            }
+            state.apply(&Event {
+                thread_id: self.thread_id,
+                seq,
+                at_ms,
+                run_id: new.run_id,
+                turn_id: new.turn_id,
+                body: new.body.clone(),
+            });
+        }
+        let runs = runs_changed
+            .iter()
+            .filter_map(|run_id| state.run(*run_id))
+            .map(|record| RunRow { thread_id: self.thread_id, record: record.clone() })
+            .collect();
+        let result = match ThreadRow::of(state) {
+            Some(row) => {
+                let append = Append { thread_id: self.thread_id, expected, events, at_ms, row, runs, request };
+                self.deps.store.append(append).await.map_err(ThreadError::from)
+            }
+            None => Err(ThreadError::NotFound { what: "thread", id: self.thread_id.to_string() }),
+        };
+        match result {
+            Ok(seq) => {
+                self.head.send_replace(seq);
+                Ok(seq)
+            }
+            Err(error) => {
+                self.reload().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The state was ahead of the log: goes back to what the log says.
+    async fn reload(&mut self) {
+        match self.deps.store.load(self.thread_id).await {
+            Ok(Some(loaded)) => {
+                self.state = Arc::new(loaded.state);
+                self.damage = loaded.damage;
+            }
+            Ok(None) => self.state = Arc::new(ThreadState::new(self.thread_id)),
+            Err(error) => {
+                tracing::error!(thread_id = %self.thread_id, %error, "the log cannot be read after a failed append");
+                self.closing = true;
+            }
+        }
+    }
+
+    async fn signal(&mut self, signal: AgentSignal) {
+        match signal {
+            AgentSignal::Record { events, reply } => {
+                let recorded = self.append(events, None).await.map_err(|error| RecordError::Log(error.to_string()));
+                let answer = recorded.map(|_| Arc::clone(&self.state));
+                let _ = reply.send(answer).is_ok();
+            }
+            AgentSignal::TakeInputs { delivery, turn_id, run_id, reply } => {
+                let taken = self.take_inputs(run_id, turn_id, delivery).await;
+                let _ = reply.send(taken.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
+            }
+            AgentSignal::AwaitApproval { run_id, turn_id, request, reply } => {
+                let (id, deadline) = (request.approval_id, request.deadline_ms);
+                let bodies = [
+                    EventBody::ApprovalRequested { request },
+                    EventBody::RunStatusChanged { status: RunStatus::Waiting },
+                ];
+                let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
+                if self.append(events, None).await.is_ok() {
+                    self.pending.add_approval(id, deadline, reply);
+                }
+            }
+            AgentSignal::AwaitAnswer { run_id, turn_id, question, reply } => {
+                let id = question.question_id;
+                let bodies =
+                    [EventBody::QuestionAsked { question }, EventBody::RunStatusChanged { status: RunStatus::Waiting }];
+                let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
+                if self.append(events, None).await.is_ok() {
+                    self.pending.add_question(id, reply);
+                }
+            }
+            AgentSignal::ProcessExited { run_id, process_id, exit_code, reason, notice, reply } => {
+                self.process_exited(run_id, EventBody::ProcessExited { process_id, exit_code, reason }, notice).await;
+                let _ = reply.send(()).is_ok();
+            }
+        }
+    }
+
+    /// The end of a process; what the model should know of it waits for the next place where it can be told.
+    async fn process_exited(&mut self, run_id: RunId, body: EventBody, notice: Option<String>) {
+        let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
+        if let Some(text) = notice {
+            let parts = vec![mcode_events::Part::Text { text: format!("[mcode] {text}") }];
+            let input_id = InputId::from_uuid(self.deps.ids.next());
+            events.push(NewEvent::of_thread(EventBody::Notice { level: "info".to_owned(), text }));
+            if self.state.queue.len() < QUEUED_INPUTS_MAX {
+                events.push(NewEvent::of_thread(EventBody::InputQueued { input_id, delivery: Delivery::Steer, parts }));
+            }
+        }
+        if let Err(error) = self.append(events, None).await {
+            tracing::warn!(thread_id = %self.thread_id, %error, "the end of a process could not be recorded");
+        }
+    }
+
+    async fn take_inputs(
+        &mut self,
+        run_id: RunId,
+        turn_id: TurnId,
+        delivery: Delivery,
+    ) -> Result<Vec<QueuedInput>, ThreadError> {
+        let waiting = self.state.queue.iter().filter(|input| input.delivery == delivery).cloned();
+        // A queued input is a turn of its own; steering inputs all go into the running one.
+        let taken: Vec<QueuedInput> = match delivery {
+            Delivery::Queue => waiting.take(1).collect(),
+            Delivery::Steer => waiting.collect(),
+        };
+        if taken.is_empty() {
+            return Ok(taken);
+        }
+        let mut events = Vec::new();
+        if delivery == Delivery::Queue {
+            events.push(NewEvent::of_run(run_id, Some(turn_id), EventBody::TurnStarted { turn_id }));
+        }
+        for input in &taken {
+            let message = self.user_message(input.parts.clone());
+            for body in [
+                EventBody::InputTaken { input_id: input.input_id, delivered: true },
+                EventBody::MessageFinished { message },
+            ] {
+                events.push(NewEvent::of_run(run_id, Some(turn_id), body));
+            }
+        }
+        self.append(events, None).await?;
+        Ok(taken)
+    }
+
+    pub(crate) fn user_message(&self, parts: Vec<mcode_events::Part>) -> Message {
+        Message { item_id: ItemId::from_uuid(self.deps.ids.next()), role: Role::User, parts, origin: None }
+    }
+
+    async fn input(&mut self, input: NewInput) -> Result<(InputId, Seq), ThreadError> {
+        let Some(run_id) = self.state.open.run else {
+            return Err(ThreadError::NoActiveRun(self.thread_id.to_string()));
+        };
+        if input.run_id.is_some_and(|wanted| wanted != run_id) {
+            return Err(ThreadError::NoActiveRun(self.thread_id.to_string()));
+        }
+        if self.state.queue.len() >= QUEUED_INPUTS_MAX {
+            return Err(ThreadError::Busy(self.thread_id));
+        }
+        let input_id = InputId::from_uuid(self.deps.ids.next());
+        let seq = self.state.last_seq.next();
+        let body = EventBody::InputQueued { input_id, delivery: input.delivery, parts: input.parts };
+        let event = NewEvent::of_run(run_id, self.state.open.turn, body);
+        let request = input.request.map(|(id, fingerprint)| {
+            (id, StoredResponse { fingerprint, response: crate::registry::encode_input(input_id, seq) })
+        });
+        self.append(vec![event], request).await?;
+        Ok((input_id, seq))
+    }
+
+    async fn expire_approvals(&mut self) {
+        let now = self.deps.clock.now().millis();
+        for approval_id in self.pending.expired(now) {
+            let body = EventBody::ApprovalResolved {
+                approval_id,
+                outcome: ApprovalOutcome::Expired,
+                by: "mcoded".to_owned(),
+                reason: "nobody answered in time".to_owned(),
+            };
+            if self.append(self.settled(body), None).await.is_err() {
+                self.pending.clear();
+                return;
+            }
+            let answer = ApprovalAnswer { outcome: ApprovalOutcome::Expired, reason: String::new() };
+            self.pending.settle_approval(approval_id, answer);
+        }
+    }
+
+    /// The event of a settled approval or question, and, if nothing else is waited for, that the run goes on.
+    pub(crate) fn settled(&self, body: EventBody) -> Vec<NewEvent> {
+        let (run_id, turn_id) = (self.state.open.run, self.state.open.turn);
+        let mut events = vec![NewEvent { run_id, turn_id, body }];
+        if self.state.open.approvals.len() + self.state.open.questions.len() <= 1 {
+            events.push(NewEvent { run_id, turn_id, body: EventBody::RunStatusChanged { status: RunStatus::Running } });
+        }
+        events
+    }
+
+    async fn run_ended(&mut self, outcome: Result<mcode_agent::RunOutcome, tokio::task::JoinError>) {
+        let Some(mut active) = self.active.take() else { return };
+        self.pending.clear();
+        let limit = self.state.run(active.run_id).and_then(|run| run.options.limits.max_time_ms);
+        let outcome = crate::run::ending(outcome, active.cause(), limit);
+        let reason = outcome.error.as_ref().map_or("cancelled by the user", |error| error.message.as_str()).to_owned();
+        let mut events = closing_events(&self.state, outcome.status, &reason, false);
+        let usage = self.state.run(active.run_id).map(|run| run.usage).unwrap_or_default();
+        let body = EventBody::RunFinished {
+            status: outcome.status,
+            error: outcome.error,
+            usage,
+            structured: outcome.structured,
+        };
+        events.push(NewEvent::of_run(active.run_id, self.state.open.turn, body));
+        if let Err(error) = self.append(events, None).await {
+            // The log still says that the run is at work; recovery ends it at the next start.
+            tracing::error!(thread_id = %self.thread_id, %error, "the end of a run could not be recorded");
+        }
+        self.live.clear();
+        for reply in active.waiting.drain(..) {
+            let _ = reply.send(Ok(())).is_ok();
+        }
+        if outcome.status == RunStatus::Done && !self.closing {
+            self.start_queued(active).await;
+        }
+    }
+}
+
+/// Whether an event changes the row of its run.
+const fn changes_run(body: &EventBody) -> bool {
+    matches!(
+        body,
+        EventBody::RunStarted { .. }
+            | EventBody::RunStatusChanged { .. }
+            | EventBody::RunFinished { .. }
+            | EventBody::StepStarted { .. }
+            | EventBody::UsageRecorded { .. }
+    )
+}
+
+async fn joined(
+    task: Option<&mut tokio::task::JoinHandle<mcode_agent::RunOutcome>>,
+) -> Result<mcode_agent::RunOutcome, tokio::task::JoinError> {
+    match task {
+        Some(task) => task.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
