@@ -17,4 +17,5 @@ pub use connect::{Client, ConnectOptions};
 pub use error::{ClientError, ErrorKind};
 pub use follow::{Follow, Piece};
 pub use mcode_proto::v1;
+pub use prost::Message as Wire;
 pub use view::{RunView, ToolCallView};

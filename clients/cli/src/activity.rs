@@ -1,0 +1,205 @@
+//! What a run does, on stderr while it does it: a line for each tool call, the words between them, and on terminals a
+//! status line.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mcode_client::json::value_json;
+use mcode_client::v1;
+use mcode_client::v1::event::Body;
+use mcode_text::{sanitize, sanitize_line, truncate_width};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::output::{stderr_line, stderr_text};
+use crate::style::Style;
+
+/// How often the status line is drawn anew.
+pub(crate) const TICK: Duration = Duration::from_millis(250);
+
+/// Cells of the part of a line that shows arguments or results.
+const DETAIL_CELLS: usize = 100;
+
+/// Arguments that say what a call is about, in the order of preference.
+const TELLING: [&str; 8] = ["command", "path", "pattern", "query", "url", "question", "action", "name"];
+
+/// The activity of one run.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    style: Style,
+    verbose: bool,
+    started: Instant,
+    status: String,
+    drawn: bool,
+    // Words that may turn out to be the final answer, which does not belong here.
+    held: String,
+    calls: BTreeMap<String, String>,
+}
+
+impl Activity {
+    pub(crate) fn new(style: Style, verbose: bool) -> Self {
+        Self {
+            style,
+            verbose,
+            started: Instant::now(),
+            status: "starting".to_owned(),
+            drawn: false,
+            held: String::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// Whether there is a status line to keep alive.
+    pub(crate) fn is_live(&self) -> bool {
+        self.style.live
+    }
+
+    /// Shows an event of the run.
+    pub(crate) fn event(&mut self, event: &v1::Event) {
+        match &event.body {
+            Some(Body::StepStarted(step)) => self.status(&format!("{} is thinking", sanitize_line(&step.model))),
+            Some(Body::MessageFinished(message)) if message.role == "assistant" => {
+                self.release();
+                self.held.clone_from(&message.text);
+            }
+            Some(Body::ToolCallStarted(call)) => self.call_started(call),
+            Some(Body::ToolCallFinished(end)) => self.call_finished(end),
+            Some(Body::ApprovalRequested(_)) => self.status("waiting for an approval"),
+            Some(Body::QuestionAsked(_)) => self.status("waiting for an answer"),
+            Some(Body::ModelChanged(change)) => self.note(&format!("goes on with {}", change.model)),
+            Some(Body::Notice(notice)) => {
+                let text = sanitize_line(&notice.text).into_owned();
+                match notice.level.as_str() {
+                    "error" => self.line(&self.style.red(&text)),
+                    "warning" => self.line(&self.style.yellow(&text)),
+                    _ => self.line(&self.style.dim(&text)),
+                }
+            }
+            Some(Body::UsageRecorded(record)) if self.verbose => {
+                if let Some(usage) = &record.usage {
+                    let cached = usage.cache_read_tokens;
+                    self.note(&format!(
+                        "{}: {} tokens in ({cached} more from the cache), {} out, ${:.4}",
+                        record.model, usage.input_tokens, usage.output_tokens, usage.cost_usd
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows a live update.
+    pub(crate) fn frame(&mut self, frame: &v1::Frame) {
+        match &frame.body {
+            Some(v1::frame::Body::TextDelta(_)) => self.status("writing"),
+            Some(v1::frame::Body::ThinkingDelta(_)) => self.status("thinking"),
+            Some(v1::frame::Body::ToolOutputDelta(delta)) => {
+                if let Some(line) = delta.text.lines().rev().find(|line| !line.trim().is_empty()) {
+                    let call = self.calls.get(&delta.item_id).cloned().unwrap_or_default();
+                    self.status(&format!("{call}: {}", sanitize_line(line)));
+                }
+            }
+            Some(v1::frame::Body::ItemReset(reset)) => self.note(&format!("tries again: {}", reset.reason)),
+            None => {}
+        }
+    }
+
+    fn call_started(&mut self, call: &v1::ToolCallStarted) {
+        self.release();
+        let detail = call.arguments.as_ref().map(value_json).map(|value| telling(&value)).unwrap_or_default();
+        let title = cut(&format!("{} {detail}", call.name));
+        self.line(&format!("{} {title}", self.style.dim("·")));
+        self.status(&format!("running {title}"));
+        self.calls.insert(call.tool_call_id.clone(), title);
+    }
+
+    fn call_finished(&mut self, end: &v1::ToolCallFinished) {
+        self.release();
+        let title = self.calls.remove(&end.tool_call_id).unwrap_or_else(|| cut(&end.name));
+        let preview = cut(&end.result_preview);
+        let text = match end.status.as_str() {
+            "done" => format!("{} {title}: {}", self.style.green("✓"), self.style.dim(&preview)),
+            status => format!("{} {title}: {} {preview}", self.style.red("✗"), self.style.red(&sanitize_line(status))),
+        };
+        self.line(text.trim_end_matches([':', ' ']));
+        if self.verbose && !end.diff.is_empty() {
+            self.line(&sanitize(end.diff.trim_end()));
+        }
+        self.status("thinking");
+    }
+
+    /// A remark of our own.
+    pub(crate) fn note(&mut self, text: &str) {
+        let text = self.style.dim(&sanitize_line(text));
+        self.line(&text);
+    }
+
+    /// Shows the words that were held back: they were not the final answer.
+    pub(crate) fn release(&mut self) {
+        let text = std::mem::take(&mut self.held);
+        if !text.trim().is_empty() {
+            let text = sanitize(text.trim()).into_owned();
+            self.line(&text);
+        }
+    }
+
+    /// One line, above the status line.
+    pub(crate) fn line(&mut self, text: &str) {
+        self.clear();
+        stderr_line(text);
+    }
+
+    fn status(&mut self, text: &str) {
+        text.clone_into(&mut self.status);
+    }
+
+    /// Draws the status line anew.
+    pub(crate) fn draw(&mut self) {
+        if !self.style.live {
+            return;
+        }
+        let seconds = self.started.elapsed().as_secs();
+        let text = truncate_width(&format!("{} {seconds} s", self.status), 78);
+        stderr_text(&format!("\r\x1b[K{}", self.style.dim(&text)));
+        self.drawn = true;
+    }
+
+    /// Takes the status line away.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            stderr_text("\r\x1b[K");
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    truncate_width(&sanitize_line(text.trim()), DETAIL_CELLS)
+}
+
+/// The one argument that says what a call is about.
+pub(crate) fn telling(arguments: &Value) -> String {
+    let Value::Object(fields) = arguments else { return String::new() };
+    let named = TELLING.iter().find_map(|name| fields.get(*name).and_then(Value::as_str));
+    let any = || fields.values().find_map(Value::as_str);
+    named.or_else(any).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_call_is_shown_by_what_it_is_about() {
+        assert_eq!(telling(&json!({"timeout_s": 3, "command": "make", "path": "/x"})), "make");
+        assert_eq!(telling(&json!({"prompt": "p"})), "p");
+        assert_eq!(telling(&json!({"n": 1})), "");
+        assert_eq!(telling(&json!([])), "");
+    }
+
+    #[test]
+    fn foreign_text_is_cut_and_made_harmless() {
+        assert_eq!(cut("a\n\u{1b}]0;T\u{7}"), "a\\n\\x1b]0;T\\x07");
+        assert_eq!(mcode_text::width(&cut(&"x".repeat(500))), DETAIL_CELLS);
+    }
+}

@@ -1,0 +1,177 @@
+//! What a run is given: the prompt, what is piped in, pictures, and the schema of the answer.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use mcode_client::json::json_struct;
+use mcode_client::{ClientError, v1};
+
+use crate::stdin::Piped;
+
+/// Most bytes of one picture or document (as the daemon takes them).
+pub(crate) const MEDIA_BYTES_MAX: u64 = 20 * 1024 * 1024;
+
+/// Most bytes of a schema.
+pub(crate) const SCHEMA_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The parts of the input: words first, then pictures.
+pub(crate) fn parts(
+    prompt: &[String],
+    piped: Option<Piped>,
+    images: &[PathBuf],
+) -> Result<Vec<v1::InputPart>, ClientError> {
+    let prompt = prompt.join(" ");
+    let mut parts = Vec::new();
+    match (prompt.trim().is_empty(), piped) {
+        (true, None) => {
+            return Err(ClientError::usage("there is no prompt: no words were given and nothing was piped in")
+                .hint("ask something with: mcode ask PROMPT"));
+        }
+        (true, Some(piped)) if piped.text.trim().is_empty() => {
+            return Err(ClientError::usage("the prompt on standard input is blank")
+                .hint("ask something with: mcode ask PROMPT"));
+        }
+        (true, Some(piped)) => parts.push(text(piped.text)),
+        (false, None) => parts.push(text(prompt)),
+        (false, Some(piped)) => {
+            parts.push(text(prompt));
+            parts.push(text(format!("<stdin>\n{}\n</stdin>", piped.text.trim_end_matches('\n'))));
+        }
+    }
+    for path in images {
+        parts.push(v1::InputPart { part: Some(v1::input_part::Part::Media(media(path)?)) });
+    }
+    Ok(parts)
+}
+
+/// Words as a part of an input.
+pub(crate) fn text(text: String) -> v1::InputPart {
+    v1::InputPart { part: Some(v1::input_part::Part::Text(text)) }
+}
+
+fn media(path: &Path) -> Result<v1::Media, ClientError> {
+    let data = read_file(path, MEDIA_BYTES_MAX, "the picture")?;
+    let media_type = media_type(&data).ok_or_else(|| {
+        ClientError::usage(format!("{} is no PNG, JPEG, GIF, WebP or PDF file", path.display()))
+            .hint("convert it, or name the file in the prompt if it is text")
+    })?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(v1::Media { media_type: media_type.to_owned(), data, name })
+}
+
+/// The type of a file by how it begins, whatever it is called.
+fn media_type(data: &[u8]) -> Option<&'static str> {
+    match data {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        _ => None,
+    }
+}
+
+/// The JSON Schema in a file.
+pub(crate) fn schema(path: &Path) -> Result<prost_types::Struct, ClientError> {
+    let data = read_file(path, SCHEMA_BYTES_MAX, "the schema")?;
+    let value: serde_json::Value = serde_json::from_slice(&data).map_err(|error| {
+        ClientError::usage(format!("the schema {} is not JSON: {error}", path.display()))
+            .hint("mend it at the place that is named")
+    })?;
+    value.as_object().map(json_struct).ok_or_else(|| {
+        ClientError::usage(format!("the schema {} is not a JSON object", path.display()))
+            .hint("a schema looks like this: {\"type\": \"object\", \"properties\": {…}}")
+    })
+}
+
+fn read_file(path: &Path, max: u64, what: &str) -> Result<Vec<u8>, ClientError> {
+    let fault = |why: String| ClientError::usage(format!("{what} {} can not be read: {why}", path.display()));
+    let file =
+        File::open(path).map_err(|error| fault(error.to_string()).hint("give the path of a file that is there"))?;
+    let mut data = Vec::new();
+    // One byte more than fits tells a file that is too long from one that just fits.
+    file.take(max + 1).read_to_end(&mut data).map_err(|error| fault(error.to_string()))?;
+    if data.len() as u64 > max {
+        return Err(fault(format!("it is larger than {} MB", max / (1024 * 1024))).hint("make it smaller"));
+    }
+    Ok(data)
+}
+
+/// An absolute folder that is there.
+pub(crate) fn folder(base: &Path, path: &Path) -> Result<String, ClientError> {
+    let full = base.join(path);
+    let real = full.canonicalize().map_err(|error| {
+        ClientError::usage(format!("the folder {} can not be used: {error}", full.display()))
+            .hint("give a folder that exists")
+    })?;
+    if !real.is_dir() {
+        return Err(ClientError::usage(format!("{} is not a folder", real.display())).hint("give a folder that exists"));
+    }
+    real.to_str().map(str::to_owned).ok_or_else(|| {
+        ClientError::usage(format!("the folder {} is not UTF-8", real.display())).hint("give another folder")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(parts: &[v1::InputPart]) -> Vec<&str> {
+        parts
+            .iter()
+            .map(|part| match &part.part {
+                Some(v1::input_part::Part::Text(text)) => text.as_str(),
+                Some(v1::input_part::Part::Media(media)) => media.media_type.as_str(),
+                None => "",
+            })
+            .collect()
+    }
+
+    fn piped(text: &str) -> Option<Piped> {
+        Some(Piped { text: text.into(), cut: false })
+    }
+
+    #[test]
+    fn stdin_is_context_or_the_prompt() {
+        let prompt = ["fix".to_owned(), "it".to_owned()];
+        assert_eq!(words(&parts(&prompt, None, &[]).unwrap()), ["fix it"]);
+        assert_eq!(words(&parts(&prompt, piped("log\n"), &[]).unwrap()), ["fix it", "<stdin>\nlog\n</stdin>"]);
+        assert_eq!(words(&parts(&[], piped("do\n"), &[]).unwrap()), ["do\n"]);
+        for piped in [None, piped(" \n")] {
+            assert_eq!(parts(&[], piped, &[]).unwrap_err().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn pictures_are_known_by_their_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let good = dir.path().join("a.txt");
+        std::fs::write(&good, b"\x89PNG\r\n\x1a\nrest").unwrap();
+        assert_eq!(words(&parts(&["x".to_owned()], None, &[good]).unwrap()), ["x", "image/png"]);
+        let bad = dir.path().join("b.png");
+        std::fs::write(&bad, b"not a picture").unwrap();
+        let error = parts(&["x".to_owned()], None, std::slice::from_ref(&bad)).unwrap_err();
+        assert!(error.message.contains("b.png") && error.hint.is_some());
+        assert_eq!(parts(&["x".to_owned()], None, &[dir.path().join("none")]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn files_are_read_up_to_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"12345").unwrap();
+        assert_eq!(read_file(&path, 5, "it").unwrap(), b"12345");
+        assert!(read_file(&path, 4, "it").unwrap_err().message.contains("larger than"));
+    }
+
+    #[test]
+    fn schemas_are_objects() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.json");
+        for (text, fine) in [(r#"{"type":"object"}"#, true), ("[1]", false), ("{", false)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(schema(&path).is_ok(), fine, "{text}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Times and durations as people write and read them.
+
+use std::time::Duration;
+
+use prost_types::Timestamp;
+
+/// `10m`, `90s`, `1h30m`, `500ms`, or a plain number of seconds.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => mcode_config::parse_duration(text).map_err(|error| format!("'{text}': {error}"))?,
+    };
+    if duration.is_zero() { Err(format!("'{text}' is no time at all")) } else { Ok(duration) }
+}
+
+/// A duration as the wire has it.
+pub(crate) fn wire_duration(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+/// A moment in the local time zone; empty when there is none.
+pub(crate) fn local(moment: Option<&Timestamp>) -> String {
+    moment
+        .and_then(|moment| jiff::Timestamp::new(moment.seconds, moment.nanos).ok())
+        .map(|moment| moment.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, millis) in
+            [("90s", 90_000), ("10m", 600_000), ("1h30m", 5_400_000), ("500ms", 500), ("7", 7_000), ("1d", 86_400_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for bad in ["", "0", "0s", "m", "10x", "-1s", "1.5h", "99999999999999999999s", "10m5"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+}

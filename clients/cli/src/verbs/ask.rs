@@ -1,0 +1,536 @@
+//! `mcode ask`: one request to the agent, awaited and printed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use mcode_client::{Client, ClientError, Follow, Piece, RunView, v1};
+use mcode_text::sanitize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::activity::{Activity, TICK};
+use crate::answer::Answers;
+use crate::args::Form;
+use crate::context::{Context, request_id};
+use crate::failure::{self, Failure, tell_message};
+use crate::input;
+use crate::interrupt::{INTERRUPTED, Interrupts};
+use crate::output::{foreign_text, json_line, json_pretty, stdout_line};
+use crate::stdin;
+use crate::times::{parse_duration, wire_duration};
+use crate::verbs::Outcome;
+
+/// How long Ctrl+C waits for the run to end.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+/// Ask the agent something.
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// What to ask; piped stdin is added to it, or stands in for it
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Vec<String>,
+    /// Go on with the latest thread of this project
+    #[arg(short, long = "continue", conflicts_with = "thread")]
+    pub(crate) cont: bool,
+    /// Go on with this thread
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// The model, as provider/model
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// How to work
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// How much to think first
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) think: Option<Think>,
+    /// Show the model a picture or PDF; may be repeated
+    #[arg(short, long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
+    /// Let the agent work in this folder too; may be repeated
+    #[arg(long = "add-dir", value_name = "DIR")]
+    pub(crate) add_dirs: Vec<PathBuf>,
+    /// What to call the new thread
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// The answer has to satisfy the JSON Schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
+    /// What to do about tool calls that no rule decides
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub(crate) approve: Option<Approve>,
+    /// The same as --approve all
+    #[arg(long, conflicts_with = "approve")]
+    pub(crate) yolo: bool,
+    /// End the run after this time, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// End the run after this many model requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_steps: Option<u32>,
+    /// End the run after this many tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_tokens: Option<u64>,
+    /// End the run when it has cost this many US dollars
+    #[arg(long, value_name = "USD", value_parser = parse_usd)]
+    pub(crate) max_cost: Option<f64>,
+    /// Do not wait: print the run and the thread, and leave
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Keep nothing: delete the new thread when its run has ended
+    #[arg(long, conflicts_with_all = ["thread", "cont"])]
+    pub(crate) ephemeral: bool,
+}
+
+/// How the agent works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Change things.
+    Build,
+    /// Make a plan.
+    Plan,
+    /// Look only.
+    Explore,
+}
+
+/// How much the model thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Think {
+    /// Not at all.
+    Off,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    Xhigh,
+}
+
+/// What to do about undecided tool calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approve {
+    /// Ask; without a terminal that is a refusal.
+    Ask,
+    /// Refuse.
+    Deny,
+    /// Allow; deny rules still hold.
+    All,
+}
+
+fn parse_usd(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(usd) if usd > 0.0 && usd.is_finite() => Ok(usd),
+        _ => Err(format!("'{text}' is not a number of US dollars above zero, such as 0.5")),
+    }
+}
+
+fn word<T: ValueEnum>(value: Option<&T>) -> String {
+    value.and_then(ValueEnum::to_possible_value).map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// What `ask` in a JSON form prints when there is no run to tell about.
+pub(crate) fn failed_result(is_ask: bool, error: &ClientError) -> Value {
+    if !is_ask {
+        return json!({"error": error.to_json(), "exit_code": error.exit_code()});
+    }
+    let mut result = RunView { status: "failed".to_owned(), ..RunView::default() }.result();
+    result["thread_id"] = Value::Null;
+    result["run_id"] = Value::Null;
+    result["error"] = error.to_json();
+    result["exit_code"] = json!(error.exit_code());
+    mcode_client::lines::result_line(result)
+}
+
+pub(crate) async fn run(context: &Context, args: AskArgs) -> Outcome {
+    let thread = args.thread.clone();
+    match start_and_wait(context, &args).await {
+        Err(Failure::Error(error)) if context.form != Form::Text => {
+            failure::tell(&error);
+            let mut result = failed_result(true, &error);
+            result["thread_id"] = json!(thread);
+            print_result(context.form, &result)?;
+            Err(Failure::Told(error.exit_code()))
+        }
+        outcome => outcome,
+    }
+}
+
+async fn start_and_wait(context: &Context, args: &AskArgs) -> Outcome {
+    // Everything that can be wrong with the request is found before a daemon is started for it.
+    let request = request(context, args)?;
+    let interactive = request.context.as_ref().is_some_and(|context| context.interactive);
+    let mut interrupts = Interrupts::listen()?;
+    let (client, started) = interrupts.or(start(context, args, request)).await?;
+    if args.detach {
+        return detached(context.form, &started);
+    }
+    let wait = Wait {
+        view: RunView::new(&started.thread_id, &started.run_id),
+        follow: Follow::new(client.clone(), &started.thread_id, Some(started.seq)),
+        client,
+        form: context.form,
+        activity: Activity::new(context.stderr, context.global.verbose > 0),
+        answers: interactive.then(|| Answers::new(context.stderr)),
+        cancelled: None,
+    };
+    wait.until_end(interrupts).await
+}
+
+/// The flags, then `MCODE_APPROVE`, then whatever is configured.
+fn approval(args: &AskArgs) -> Result<v1::ApprovalPolicy, ClientError> {
+    let approve = match (args.yolo, args.approve, mcode_env::process::var("MCODE_APPROVE")) {
+        (true, ..) => Some(Approve::All),
+        (false, Some(approve), _) => Some(approve),
+        (false, None, None) => None,
+        (false, None, Some(text)) => Some(Approve::from_str(&text, true).map_err(|_| {
+            ClientError::usage(format!("MCODE_APPROVE is '{text}'")).hint("set it to ask, deny or all, or unset it")
+        })?),
+    };
+    Ok(match approve {
+        None => v1::ApprovalPolicy::Unspecified,
+        Some(Approve::Ask) => v1::ApprovalPolicy::Ask,
+        Some(Approve::Deny) => v1::ApprovalPolicy::Deny,
+        Some(Approve::All) => v1::ApprovalPolicy::All,
+    })
+}
+
+/// The flag, then `MCODE_MODEL`, then whatever the thread or the configuration says.
+fn model(args: &AskArgs) -> String {
+    args.model.clone().or_else(|| mcode_env::process::var("MCODE_MODEL")).unwrap_or_default()
+}
+
+fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, ClientError> {
+    let cwd = context.cwd()?;
+    let piped = stdin::read(args.prompt.iter().any(|word| !word.trim().is_empty()))?;
+    if piped.as_ref().is_some_and(|piped| piped.cut) {
+        let seconds = stdin::NEXT_WAIT.as_secs();
+        tell_message(&format!("standard input paused for {seconds} s; what had come by then is used"), None);
+    }
+    let approve = approval(args)?;
+    // Detached, any client may answer, if that was asked for by name.
+    let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { somebody_is_there() };
+    Ok(v1::StartRunRequest {
+        request_id: request_id(),
+        thread_id: args.thread.clone().unwrap_or_default(),
+        input: input::parts(&args.prompt, piped, &args.images)?,
+        model: model(args),
+        mode: word(args.mode.as_ref()),
+        thinking: word(args.think.as_ref()),
+        approve: approve.into(),
+        limits: limits(args),
+        context: Some(context.client_context(&cwd, interactive)?),
+        add_dirs: args.add_dirs.iter().map(|path| input::folder(&cwd, path)).collect::<Result<_, _>>()?,
+        title: args.title.clone().unwrap_or_default(),
+        answer_schema: args.schema.as_deref().map(input::schema).transpose()?,
+        ephemeral: args.ephemeral,
+    })
+}
+
+fn somebody_is_there() -> bool {
+    use std::io::IsTerminal;
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn limits(args: &AskArgs) -> Option<v1::RunLimits> {
+    let limits = v1::RunLimits {
+        max_steps: args.max_steps.unwrap_or(0),
+        max_tokens: args.max_tokens.unwrap_or(0),
+        max_cost_usd: args.max_cost.unwrap_or(0.0),
+        timeout: args.timeout.map(wire_duration),
+    };
+    (limits != v1::RunLimits::default()).then_some(limits)
+}
+
+async fn start(
+    context: &Context,
+    args: &AskArgs,
+    mut request: v1::StartRunRequest,
+) -> Result<(Client, v1::StartRunResponse), ClientError> {
+    let client = context.connect().await?;
+    if args.cont {
+        let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
+        request.thread_id = latest_thread(&client, &cwd).await?;
+    }
+    let asked_for = request.thread_id.clone();
+    let started = client.start_run(request).await.map_err(|error| name_thread(error, &asked_for))?;
+    Ok((client, started))
+}
+
+/// Makes sure that the message names the thread that was asked for.
+fn name_thread(mut error: ClientError, thread_id: &str) -> ClientError {
+    if !thread_id.is_empty() && !error.message.contains(thread_id) {
+        error.message = format!("thread {thread_id}: {}", error.message);
+    }
+    error
+}
+
+async fn latest_thread(client: &Client, cwd: &str) -> Result<String, ClientError> {
+    let request = v1::ListThreadsRequest { page_size: 1, cwd: cwd.to_owned(), ..Default::default() };
+    let response = client.list_threads(request).await?;
+    response.threads.into_iter().next().map(|thread| thread.thread_id).ok_or_else(|| {
+        let mut error = ClientError::usage(format!("there is no thread to continue in the project of {cwd}"))
+            .hint("start one by leaving --continue out");
+        "THREAD_NOT_FOUND".clone_into(&mut error.reason);
+        error
+    })
+}
+
+fn detached(form: Form, started: &v1::StartRunResponse) -> Outcome {
+    let mut value =
+        json!({"thread_id": started.thread_id, "run_id": started.run_id, "seq": started.seq, "status": "running"});
+    match form {
+        Form::Text => stdout_line(&format!("run {}\nthread {}", started.run_id, started.thread_id))?,
+        Form::Json => json_pretty(&value)?,
+        Form::Jsonl => {
+            value = mcode_client::lines::result_line(value);
+            json_line(&value)?;
+        }
+    }
+    Ok(0)
+}
+
+fn print_result(form: Form, result: &Value) -> Result<(), Failure> {
+    match form {
+        Form::Text => Ok(()),
+        Form::Json => {
+            let mut result = result.clone();
+            if let Value::Object(fields) = &mut result {
+                fields.shift_remove("type");
+            }
+            json_pretty(&result)
+        }
+        Form::Jsonl => json_line(&mcode_client::lines::result_line(result.clone())),
+    }
+}
+
+/// Waiting for a run.
+struct Wait {
+    client: Client,
+    follow: Follow,
+    view: RunView,
+    form: Form,
+    activity: Activity,
+    answers: Option<Answers>,
+    /// Until when Ctrl+C waits for the end.
+    cancelled: Option<Instant>,
+}
+
+impl Wait {
+    async fn until_end(mut self, mut interrupts: Interrupts) -> Outcome {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let live = self.activity.is_live() && self.form == Form::Text;
+        while !self.view.is_finished() {
+            let asking = self.answers.as_ref().is_some_and(Answers::is_asking);
+            let deadline = self.cancelled;
+            tokio::select! {
+                piece = self.follow.next() => {
+                    if let Err(error) = piece.map_err(Failure::from).and_then(|piece| self.take(piece)) {
+                        self.activity.clear();
+                        return self.lost(error);
+                    }
+                }
+                () = interrupts.next() => {
+                    if self.cancelled.is_some() {
+                        return self.interrupted();
+                    }
+                    self.cancelled = Some(Instant::now() + CANCEL_WAIT);
+                    self.activity.note("cancelling the run; Ctrl+C again leaves at once");
+                    // On its own, so that events and a second Ctrl+C are seen meanwhile; its answer is the run's end.
+                    let (client, run_id) = (self.client.clone(), self.view.run_id.clone());
+                    drop(tokio::spawn(async move { client.cancel_run(v1::CancelRunRequest { run_id }).await }));
+                }
+                () = until(deadline) => return self.interrupted(),
+                line = typed(self.answers.as_mut()), if asking => self.answer(&line).await?,
+                _ = tick.tick(), if live && !asking => self.activity.draw(),
+            }
+        }
+        self.finish()
+    }
+
+    fn take(&mut self, piece: Piece) -> Result<(), Failure> {
+        match piece {
+            Piece::Event(event) => {
+                self.view.apply(&event);
+                self.print_line(mcode_client::lines::event_line(&event))?;
+                if event.run_id == self.view.run_id {
+                    self.activity.event(&event);
+                    if let Some(answers) = &mut self.answers {
+                        answers.event(&event, &mut self.activity);
+                    }
+                }
+            }
+            Piece::Frame(frame) => {
+                self.print_line(mcode_client::lines::frame_line(&frame))?;
+                self.activity.frame(&frame);
+            }
+            Piece::Reconnecting(why) => self.activity.note(&format!("{why}; connecting again")),
+            Piece::Snapshot(_) | Piece::CaughtUp(_) => {}
+        }
+        Ok(())
+    }
+
+    fn print_line(&self, line: Result<Option<Value>, ClientError>) -> Result<(), Failure> {
+        if self.form != Form::Jsonl {
+            return Ok(());
+        }
+        match line? {
+            Some(line) => json_line(&line),
+            None => Ok(()),
+        }
+    }
+
+    async fn answer(&mut self, line: &str) -> Result<(), Failure> {
+        if let Some(answers) = &mut self.answers {
+            answers.settle(&self.client, line, &mut self.activity).await?;
+        }
+        Ok(())
+    }
+
+    /// The run goes on, but we can not see it any more.
+    fn lost(&mut self, failure: Failure) -> Outcome {
+        let Failure::Error(mut error) = failure else { return Err(failure) };
+        if error.hint.is_none() {
+            error.hint = Some(format!("see how it ends with: mcode watch {}", self.view.thread_id));
+        }
+        failure::tell(&error);
+        let mut result = self.view.result();
+        result["error"] = error.to_json();
+        result["exit_code"] = json!(error.exit_code());
+        print_result(self.form, &result)?;
+        Err(Failure::Told(error.exit_code()))
+    }
+
+    fn interrupted(mut self) -> Outcome {
+        self.activity.clear();
+        tell_message("left before the run had ended", Some(&format!("see: mcode runs show {}", self.view.run_id)));
+        let mut result = self.view.result();
+        result["exit_code"] = json!(INTERRUPTED);
+        print_result(self.form, &result)?;
+        Ok(INTERRUPTED)
+    }
+
+    fn finish(mut self) -> Outcome {
+        self.activity.clear();
+        let code = self.view.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
+        if code != 0 {
+            // What was said last is no answer.
+            self.activity.release();
+            self.tell_end();
+        }
+        if self.form != Form::Text {
+            print_result(self.form, &self.view.result())?;
+            return Ok(code);
+        }
+        if code == 0 {
+            let structured = (!self.view.structured.is_null()).then(|| format!("{:#}", self.view.structured));
+            let text = if self.view.text.trim().is_empty() { structured.unwrap_or_default() } else { self.view.text };
+            if !text.is_empty() {
+                foreign_text(&text)?;
+            }
+        }
+        Ok(code)
+    }
+
+    /// Why the run did not end well, and which calls were refused.
+    fn tell_end(&self) {
+        let refused: Vec<&str> =
+            self.view.tool_calls.iter().filter(|call| call.status == "denied").map(|call| call.name.as_str()).collect();
+        let refused = match refused.as_slice() {
+            [] => String::new(),
+            names => format!("; refused: {}", names.join(", ")),
+        };
+        match &self.view.error {
+            Some(error) => tell_message(&format!("{}{refused}", error.message), Some(&error.hint)),
+            None if refused.is_empty() => tell_message(&format!("the run ended as {}", self.view.status), None),
+            None => tell_message(
+                &format!("the run could not do its work{refused}"),
+                Some("allow more with --approve all, or with a rule in permissions.allow"),
+            ),
+        }
+    }
+}
+
+/// Ends at the deadline; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn typed(answers: Option<&mut Answers>) -> String {
+    match answers {
+        Some(answers) => answers.line().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs a request as the demo does, with its activity on stderr, and gives back what came of it.
+pub(crate) async fn for_demo(context: &Context, cwd: &Path, model: &str, prompt: &str) -> Result<RunView, Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let work = async {
+        let client = context.connect().await?;
+        let request = v1::StartRunRequest {
+            request_id: request_id(),
+            input: vec![input::text(prompt.to_owned())],
+            model: model.to_owned(),
+            approve: v1::ApprovalPolicy::All.into(),
+            context: Some(context.client_context(cwd, false)?),
+            title: "Demo: a scripted model mends a failing test".to_owned(),
+            ..Default::default()
+        };
+        let started = client.start_run(request).await?;
+        let mut view = RunView::new(&started.thread_id, &started.run_id);
+        let mut follow = Follow::new(client, &started.thread_id, Some(started.seq));
+        let mut activity = Activity::new(context.stderr, true);
+        while !view.is_finished() {
+            match follow.next().await? {
+                Piece::Event(event) => {
+                    view.apply(&event);
+                    activity.event(&event);
+                }
+                Piece::Reconnecting(why) => activity.note(&sanitize(&why)),
+                Piece::Frame(_) | Piece::Snapshot(_) | Piece::CaughtUp(_) => {}
+            }
+        }
+        Ok(view)
+    };
+    interrupts.or(work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_before_the_run_has_the_fields_of_a_result() {
+        let error = name_thread(ClientError::usage("not a thread id"), "nope");
+        let result = failed_result(true, &error);
+        assert_eq!(result["type"], "result");
+        assert_eq!(result["exit_code"], 2);
+        assert_eq!(result["error"]["message"], "thread nope: not a thread id");
+        for field in ["thread_id", "run_id", "status", "text", "structured", "usage", "tool_calls"] {
+            assert!(result.get(field).is_some(), "{field}");
+        }
+        assert!(failed_result(false, &error).get("text").is_none());
+    }
+
+    #[test]
+    fn money_is_above_zero() {
+        assert_eq!(parse_usd("0.5"), Ok(0.5));
+        for bad in ["0", "-1", "NaN", "inf", "x"] {
+            assert!(parse_usd(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_wire_are_those_of_the_command_line() {
+        assert_eq!(word(Some(&Mode::Explore)), "explore");
+        assert_eq!(word(Some(&Think::Xhigh)), "xhigh");
+        assert_eq!(word::<Mode>(None), "");
+    }
+}

@@ -1,0 +1,271 @@
+//! `mcode doctor`: whether the main job can run, and how to mend what is in its way.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mcode_client::v1;
+use mcode_config::ConfigHandle;
+use mcode_text::sanitize;
+use serde_json::{Value, json};
+
+use crate::args::Form;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{json_line, json_pretty, stdout_line};
+use crate::style::Style;
+use crate::verbs::Outcome;
+
+/// Most models that are looked at for a usable one.
+const MODELS_MAX: u32 = 500;
+
+/// Check everything.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Check {
+    name: &'static str,
+    grade: Grade,
+    found: String,
+    mend: String,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, grade: Grade::Ok, found: found.into(), mend: String::new() }
+    }
+
+    fn bad(name: &'static str, grade: Grade, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { name, grade, found: found.into(), mend: mend.into() }
+    }
+
+    fn to_json(&self) -> Value {
+        let grade = match self.grade {
+            Grade::Ok => "ok",
+            Grade::Warn => "warn",
+            Grade::Fail => "fail",
+        };
+        let mend = (!self.mend.is_empty()).then_some(&self.mend);
+        json!({"check": self.name, "status": grade, "found": self.found, "hint": mend})
+    }
+
+    fn text(&self, style: Style) -> String {
+        let grade = match self.grade {
+            Grade::Ok => style.green("ok  "),
+            Grade::Warn => style.yellow("warn"),
+            Grade::Fail => style.red("FAIL"),
+        };
+        let mut text = format!("{grade}  {:<8} {}", self.name, sanitize(&self.found));
+        if !self.mend.is_empty() {
+            text.push_str(&format!("\n                mend it: {}", sanitize(&self.mend)));
+        }
+        text
+    }
+}
+
+pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Outcome {
+    let mut checks = vec![folder("config", &context.dirs.config), folder("data", &context.dirs.data)];
+    checks.push(folder("state", &context.dirs.state));
+    checks.extend(config(context));
+    checks.push(program("git", Grade::Warn, "install git: without it there is no project history to look at"));
+    checks.push(program("bash", Grade::Warn, "install bash: the shell tool falls back to sh without it"));
+    checks.extend(daemon(context).await);
+    let worst = checks.iter().map(|check| check.grade).max().unwrap_or(Grade::Ok);
+    show(context, &checks, worst != Grade::Fail)?;
+    Ok(exit_code(&checks))
+}
+
+/// The exit status of the first thing that is in the way of the main job.
+fn exit_code(checks: &[Check]) -> u8 {
+    let failed = checks.iter().find(|check| check.grade == Grade::Fail);
+    failed.map_or(0, |check| match check.name {
+        "daemon" | "socket" => 6,
+        "model" => 5,
+        _ => 3,
+    })
+}
+
+fn show(context: &Context, checks: &[Check], ready: bool) -> Result<(), Failure> {
+    let entries: Vec<Value> = checks.iter().map(Check::to_json).collect();
+    match context.form {
+        Form::Text => {
+            let style = Style::of_stdout(context.global.color);
+            checks.iter().try_for_each(|check| stdout_line(&check.text(style)))?;
+            stdout_line(if ready {
+                "ready: mcode ask can run"
+            } else {
+                "not ready: mend what FAILs, then run this again"
+            })
+        }
+        Form::Json => json_pretty(&json!({"ready": ready, "checks": entries})),
+        Form::Jsonl => entries.iter().try_for_each(json_line),
+    }
+}
+
+/// Whether a folder, or the nearest one above it that is there, can be written.
+fn folder(name: &'static str, path: &Path) -> Check {
+    let there = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    match tempfile::Builder::new().prefix(".mcode-doctor-").tempfile_in(there) {
+        Ok(_) => Check::ok(name, path.display().to_string()),
+        Err(error) => Check::bad(
+            name,
+            Grade::Fail,
+            format!("{} can not be written: {error}", path.display()),
+            format!("make {} writable, or set MCODE_HOME to a folder that is", there.display()),
+        ),
+    }
+}
+
+fn config(context: &Context) -> Vec<Check> {
+    let config = ConfigHandle::open(&context.dirs);
+    let file = config.file().display().to_string();
+    let faults = config.errors();
+    let mut checks: Vec<Check> = faults
+        .iter()
+        .map(|fault| Check::bad("config", Grade::Fail, fault.to_string(), "mend that line of the file"))
+        .collect();
+    let warnings = config.warnings();
+    checks.extend(
+        warnings
+            .iter()
+            .map(|fault| Check::bad("config", Grade::Warn, fault.to_string(), "correct or remove that line")),
+    );
+    if faults.is_empty() {
+        let found =
+            if config.file().exists() { format!("{file} is fine") } else { format!("{file} is not there: defaults") };
+        checks.push(Check::ok("config", found));
+    }
+    checks
+}
+
+fn program(name: &'static str, grade: Grade, mend: &str) -> Check {
+    match find(name) {
+        Some(path) => Check::ok(name, path.display().to_string()),
+        None => Check::bad(name, grade, format!("{name} is not on PATH"), mend),
+    }
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let path = mcode_env::process::var("PATH")?;
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    std::env::split_paths(&path).map(|folder| folder.join(&file)).find(|path| path.is_file())
+}
+
+async fn daemon(context: &Context) -> Vec<Check> {
+    let mut checks = Vec::new();
+    match context.socket() {
+        Ok(socket) => checks.push(Check::ok("socket", socket.address().display().to_string())),
+        Err(error) => {
+            let mend = error.hint.clone().unwrap_or_default();
+            return vec![Check::bad("socket", Grade::Fail, error.message, mend)];
+        }
+    }
+    let asked = async {
+        let client = context.connect().await?;
+        let info = client.handshake().await?;
+        Ok::<_, mcode_client::ClientError>((client, info))
+    };
+    let (client, info) = match asked.await {
+        Ok(found) => found,
+        Err(error) => {
+            let mend = error.hint.clone().unwrap_or_default();
+            checks.push(Check::bad("daemon", Grade::Fail, error.message, mend));
+            return checks;
+        }
+    };
+    let found = format!("version {}, pid {}, {} runs at work", info.version, info.pid, info.active_runs);
+    checks.push(if info.version == env!("CARGO_PKG_VERSION") {
+        Check::ok("daemon", found)
+    } else {
+        let mend = "restart it when no run is at work: mcode daemon restart";
+        let found = format!("{found}, but this is mcode {}", env!("CARGO_PKG_VERSION"));
+        Check::bad("daemon", Grade::Warn, found, mend)
+    });
+    let request =
+        v1::ListModelsRequest { page_size: MODELS_MAX, env: mcode_env::process::vars(), ..Default::default() };
+    checks.push(match client.list_models(request).await {
+        Ok(response) => models(&response.models),
+        Err(error) => {
+            let mend = error.hint.clone().unwrap_or_default();
+            Check::bad("model", Grade::Fail, error.message, mend)
+        }
+    });
+    checks
+}
+
+/// A usable model, other than the scripted one of the demo, which can not do the main job.
+fn models(models: &[v1::Model]) -> Check {
+    let usable: Vec<&v1::Model> = models.iter().filter(|model| model.usable && model.provider != "demo").collect();
+    let default = usable.iter().find(|model| model.is_default);
+    if let Some(model) = default {
+        return Check::ok("model", format!("{} ({})", model.model, model.key_source));
+    }
+    if let Some(model) = models.iter().find(|model| model.is_default && model.provider != "demo") {
+        let found = format!("the configured model {} can not be used", model.model);
+        return Check::bad("model", Grade::Fail, found, model.key_source.clone());
+    }
+    match usable.first() {
+        Some(model) => {
+            Check::ok("model", format!("{} usable, such as {} ({})", usable.len(), model.model, model.key_source))
+        }
+        None => Check::bad(
+            "model",
+            Grade::Fail,
+            "no model can be used: no key was found",
+            "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or add a provider of your own to the configuration file; \
+             to see mcode work without a key, run: mcode demo",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(provider: &str, usable: bool, is_default: bool) -> v1::Model {
+        let key_source = "set X_API_KEY".to_owned();
+        v1::Model {
+            model: format!("{provider}/m"),
+            provider: provider.into(),
+            usable,
+            is_default,
+            key_source,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_scripted_model_is_not_enough() {
+        assert_eq!(models(&[model("demo", true, false)]).grade, Grade::Fail);
+        assert_eq!(models(&[model("demo", true, false), model("x", true, false)]).grade, Grade::Ok);
+        assert_eq!(models(&[model("y", true, false), model("x", false, true)]).mend, "set X_API_KEY");
+    }
+
+    #[test]
+    fn the_exit_status_is_that_of_what_is_in_the_way() {
+        assert_eq!(exit_code(&[Check::ok("git", "x"), Check::bad("bash", Grade::Warn, "x", "y")]), 0);
+        assert_eq!(exit_code(&[Check::bad("daemon", Grade::Fail, "x", "y")]), 6);
+        assert_eq!(exit_code(&[Check::bad("model", Grade::Fail, "x", "y")]), 5);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_yet_is_judged_by_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(folder("data", &dir.path().join("a/b")).grade, Grade::Ok);
+        assert!(!dir.path().join("a").exists());
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let check = folder("data", &file.join("below"));
+        assert_eq!(check.grade, Grade::Fail);
+        assert!(check.mend.contains("MCODE_HOME"));
+    }
+}

@@ -1,0 +1,123 @@
+//! `mcode runs`.
+
+use clap::Subcommand;
+use mcode_client::v1;
+use mcode_text::sanitize;
+
+use crate::context::{Context, request_id};
+use crate::input;
+use crate::times::local;
+use crate::verbs::{Outcome, Page, listing, show_message};
+
+/// What to do with runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsVerb {
+    /// List runs, newest first
+    List {
+        /// Only of this thread
+        #[arg(long, short, value_name = "ID", default_value = "")]
+        thread: String,
+        /// Only those at work
+        #[arg(long)]
+        active: bool,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Show one run
+    Show {
+        /// The run
+        id: String,
+    },
+    /// Cancel a run and everything it started
+    Cancel {
+        /// The run
+        id: String,
+    },
+    /// Give a run at work more to consider before its next step
+    Steer {
+        /// The run
+        id: String,
+        /// What to say
+        #[arg(required = true, value_name = "TEXT")]
+        text: Vec<String>,
+    },
+}
+
+pub(crate) async fn run(context: &Context, verb: RunsVerb) -> Outcome {
+    let client = context.connect().await?;
+    match verb {
+        RunsVerb::List { thread, active, page } => {
+            let request = v1::ListRunsRequest {
+                page_size: page.limit,
+                page_token: page.page_token,
+                thread_id: thread,
+                active_only: active,
+            };
+            let response = client.list_runs(request).await?;
+            show_message(context.form, "ListRunsResponse", &response, Some("runs"), || {
+                let rows: Vec<Vec<String>> = response.runs.iter().map(row).collect();
+                let heading = ["RUN", "STATUS", "STARTED", "MODEL", "THREAD"];
+                listing(&heading, &rows, "no runs", &response.next_page_token)
+            })?;
+        }
+        RunsVerb::Show { id } => {
+            let response = client.get_run(v1::GetRunRequest { run_id: id }).await?;
+            show_message(context.form, "GetRunResponse", &response, None, || {
+                response.run.as_ref().map(describe).unwrap_or_default()
+            })?;
+        }
+        RunsVerb::Cancel { id } => {
+            let response = client.cancel_run(v1::CancelRunRequest { run_id: id }).await?;
+            show_message(context.form, "CancelRunResponse", &response, None, || {
+                response.run.as_ref().map(|run| sanitize(&run.status).into_owned()).unwrap_or_default()
+            })?;
+        }
+        RunsVerb::Steer { id, text } => {
+            let input = vec![input::text(text.join(" "))];
+            let request = v1::SteerRunRequest { request_id: request_id(), run_id: id, input };
+            let response = client.steer_run(request).await?;
+            show_message(context.form, "SteerRunResponse", &response, None, || "taken".to_owned())?;
+        }
+    }
+    Ok(0)
+}
+
+fn row(run: &v1::Run) -> Vec<String> {
+    vec![
+        run.run_id.clone(),
+        run.status.clone(),
+        local(run.started_at.as_ref()),
+        run.model.clone(),
+        run.thread_id.clone(),
+    ]
+}
+
+/// A run in a few lines.
+pub(crate) fn describe(run: &v1::Run) -> String {
+    let mut lines = vec![
+        format!("run     {}", run.run_id),
+        format!("thread  {}", run.thread_id),
+        format!("status  {}", run.status),
+        format!("model   {} ({})", run.model, run.mode),
+        format!("time    {} to {}", local(run.started_at.as_ref()), local(run.ended_at.as_ref())),
+    ];
+    if let Some(usage) = &run.usage {
+        lines.push(format!("usage   {}", usage_text(usage)));
+    }
+    if let Some(error) = &run.error {
+        lines.push(format!("error   {}", error.message));
+        if !error.hint.is_empty() {
+            lines.push(format!("hint    {}", error.hint));
+        }
+    }
+    sanitize(&lines.join("\n")).into_owned()
+}
+
+/// Tokens and money in a few words.
+pub(crate) fn usage_text(usage: &v1::Usage) -> String {
+    let input = usage.input_tokens.saturating_add(usage.cache_read_tokens).saturating_add(usage.cache_write_tokens);
+    format!(
+        "{input} tokens in ({} from the cache), {} out, ${:.4}",
+        usage.cache_read_tokens, usage.output_tokens, usage.cost_usd
+    )
+}

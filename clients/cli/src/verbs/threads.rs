@@ -1,0 +1,189 @@
+//! `mcode threads`.
+
+use clap::Subcommand;
+use mcode_client::json::{message_json, value_json};
+use mcode_client::v1::event::Body;
+use mcode_client::{Client, ClientError, v1};
+use mcode_text::{sanitize, sanitize_line, truncate_middle};
+use serde_json::Value;
+
+use crate::activity::telling;
+use crate::args::Form;
+use crate::context::Context;
+use crate::output::{json_line, json_pretty, stdout_line};
+use crate::style::Style;
+use crate::times::local;
+use crate::verbs::runs::usage_text;
+use crate::verbs::{Outcome, Page, listing, show_message};
+
+/// Events of one page; the daemon's limit.
+const PAGE_EVENTS: u32 = 500;
+
+/// Most bytes of one tool result in the text form.
+const RESULT_BYTES_MAX: usize = 2048;
+
+/// What to do with threads.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ThreadsVerb {
+    /// List threads, newest activity first
+    List {
+        /// Only those of the project that this folder belongs to
+        #[arg(long)]
+        here: bool,
+        /// Archived ones too
+        #[arg(long)]
+        archived: bool,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Show a thread: what was said, and what was done
+    Show {
+        /// The thread
+        id: String,
+    },
+}
+
+pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
+    match verb {
+        ThreadsVerb::List { here, archived, page } => list(context, here, archived, page).await,
+        ThreadsVerb::Show { id } => show(context, id).await,
+    }
+}
+
+async fn list(context: &Context, here: bool, include_archived: bool, page: Page) -> Outcome {
+    let cwd = if here { context.cwd()?.to_string_lossy().into_owned() } else { String::new() };
+    let client = context.connect().await?;
+    let request = v1::ListThreadsRequest {
+        page_size: page.limit,
+        page_token: page.page_token,
+        project_id: String::new(),
+        cwd,
+        include_archived,
+    };
+    let response = client.list_threads(request).await?;
+    show_message(context.form, "ListThreadsResponse", &response, Some("threads"), || {
+        let rows: Vec<Vec<String>> = response.threads.iter().map(row).collect();
+        let heading = ["THREAD", "STATE", "ACTIVE", "FOLDER", "TITLE"];
+        listing(&heading, &rows, "no threads yet: start one with: mcode ask PROMPT", &response.next_page_token)
+    })?;
+    Ok(0)
+}
+
+fn row(thread: &v1::Thread) -> Vec<String> {
+    vec![
+        thread.thread_id.clone(),
+        thread.state.clone(),
+        local(thread.updated_at.as_ref()),
+        thread.cwd.clone(),
+        thread.title.clone(),
+    ]
+}
+
+async fn show(context: &Context, thread_id: String) -> Outcome {
+    let client = context.connect().await?;
+    let response = client.get_thread(v1::GetThreadRequest { thread_id: thread_id.clone() }).await?;
+    match context.form {
+        Form::Text => {
+            let style = Style::of_stdout(context.global.color);
+            stdout_line(&header(&response))?;
+            let mut after = 0;
+            while let Some(page) = next_page(&client, &thread_id, &mut after).await? {
+                page.events.iter().filter_map(|event| said(event, style)).try_for_each(|text| stdout_line(&text))?;
+            }
+        }
+        Form::Json | Form::Jsonl => {
+            let mut value = message_json("GetThreadResponse", &response)?;
+            let mut events = Vec::new();
+            let mut after = 0;
+            while let Some(page) = next_page(&client, &thread_id, &mut after).await? {
+                for event in &page.events {
+                    events.extend(mcode_client::lines::event_line(event)?);
+                }
+            }
+            value["events"] = Value::Array(events);
+            if context.form == Form::Json { json_pretty(&value)? } else { json_line(&value)? }
+        }
+    }
+    Ok(0)
+}
+
+/// The page after `after`, which is moved to its end; `None` at the end of the thread.
+async fn next_page(
+    client: &Client,
+    thread_id: &str,
+    after: &mut u64,
+) -> Result<Option<v1::ListEventsResponse>, ClientError> {
+    let request = v1::ListEventsRequest { thread_id: thread_id.to_owned(), after_seq: *after, page_size: PAGE_EVENTS };
+    let page = client.list_events(request).await?;
+    match page.events.last() {
+        Some(last) if last.seq > *after => {
+            *after = last.seq;
+            Ok(Some(page))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn header(response: &v1::GetThreadResponse) -> String {
+    let mut lines = Vec::new();
+    if let Some(thread) = &response.thread {
+        lines.push(format!("thread  {}", thread.thread_id));
+        lines.push(format!("title   {}", thread.title));
+        lines.push(format!("folder  {}", thread.cwd));
+        lines.push(format!("model   {} ({})", thread.model, thread.mode));
+        lines.push(format!("state   {}, {} events", thread.state, thread.last_seq));
+        lines.push(format!("time    {} to {}", local(thread.created_at.as_ref()), local(thread.updated_at.as_ref())));
+        if let Some(usage) = &thread.usage {
+            lines.push(format!("usage   {}", usage_text(usage)));
+        }
+    }
+    for run in &response.runs {
+        lines.push(format!("run     {} {} {}", run.run_id, run.status, local(run.started_at.as_ref())));
+    }
+    for task in &response.tasks {
+        lines.push(format!("task    {}: {}", task.status, task.content));
+    }
+    sanitize(&lines.join("\n")).into_owned()
+}
+
+/// An event as part of the conversation; `None` when it is not part of it.
+fn said(event: &v1::Event, style: Style) -> Option<String> {
+    let text = match event.body.as_ref()? {
+        Body::MessageFinished(message) => {
+            if message.text.trim().is_empty() && message.media.is_empty() {
+                return None;
+            }
+            let media = message.media.iter().map(|name| format!("[{name}]")).collect::<Vec<_>>().join(" ");
+            let body = [message.text.trim(), media.as_str()].into_iter().filter(|part| !part.is_empty());
+            let body = body.collect::<Vec<_>>().join("\n");
+            format!("\n{}\n{}", style.bold(&sanitize_line(&message.role)), sanitize(&body))
+        }
+        Body::MessageDiscarded(message) if !message.text.trim().is_empty() => {
+            format!("\n{}\n{}", style.bold("assistant (not finished)"), sanitize(message.text.trim()))
+        }
+        Body::ToolCallStarted(call) => {
+            let about = call.arguments.as_ref().map(value_json).map(|value| telling(&value)).unwrap_or_default();
+            format!("\n{}", style.dim(&sanitize(&format!("· {} {about}", call.name))))
+        }
+        Body::ToolCallFinished(end) => {
+            let body = if end.text.trim().is_empty() { &end.result_preview } else { &end.text };
+            let body = truncate_middle(body.trim_end(), RESULT_BYTES_MAX).replace('\n', "\n    ");
+            sanitize(&format!("  {} {}:\n    {body}", end.name, end.status)).into_owned()
+        }
+        Body::ApprovalResolved(resolved) => {
+            sanitize(&format!("  {} {} {}", resolved.outcome, resolved.by, resolved.reason)).trim_end().to_owned()
+        }
+        Body::QuestionAsked(asked) => {
+            let question = asked.question.as_ref()?;
+            format!("\n{} {}", style.bold("question"), sanitize(&question.question))
+        }
+        Body::QuestionAnswered(answered) => format!("{} {}", style.bold("answer"), sanitize(&answered.answer)),
+        Body::Notice(notice) => style.yellow(&sanitize(&format!("{}: {}", notice.level, notice.text))),
+        Body::RunFinished(end) => {
+            let why = end.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
+            format!("\n{}", style.dim(&sanitize(&format!("— {}{why}", end.status))))
+        }
+        _ => return None,
+    };
+    Some(text)
+}

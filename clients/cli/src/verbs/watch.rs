@@ -1,0 +1,154 @@
+//! `mcode watch`: a thread's events as they happen.
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use mcode_client::lines::{event_line, frame_line};
+use mcode_client::v1::event::Body;
+use mcode_client::{Client, ClientError, Follow, Piece, v1};
+use mcode_text::sanitize;
+
+use crate::activity::Activity;
+use crate::args::Form;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{json_line, stderr_line, stdout_line};
+use crate::verbs::Outcome;
+
+/// Print the events of a thread.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// The thread
+    pub(crate) thread: String,
+    /// Begin after this seq, and not with the recent past; 0 is the beginning
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) after: Option<u64>,
+    /// End as soon as no run is at work in the thread
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: WatchArgs) -> Outcome {
+    let client = context.connect().await?;
+    let follow = Follow::new(client.clone(), &args.thread, args.after);
+    // Words are shown as they are; without a status line, since there is no end to wait for.
+    let style = crate::style::Style { live: false, ..context.stderr };
+    let mut watch = Watch {
+        client,
+        thread_id: args.thread,
+        form: context.form,
+        activity: Activity::new(style, true),
+        active: BTreeSet::new(),
+        caught_up: false,
+    };
+    watch.run(follow, args.until_idle).await?;
+    Ok(0)
+}
+
+struct Watch {
+    client: Client,
+    thread_id: String,
+    form: Form,
+    activity: Activity,
+    active: BTreeSet<String>,
+    caught_up: bool,
+}
+
+impl Watch {
+    async fn run(&mut self, mut follow: Follow, until_idle: bool) -> Result<(), Failure> {
+        loop {
+            let ends = match follow.next().await? {
+                Piece::Snapshot(snapshot) => {
+                    snapshot.recent.iter().try_for_each(|event| self.event(event))?;
+                    false
+                }
+                Piece::Event(event) => {
+                    self.event(&event)?;
+                    matches!(event.body, Some(Body::RunFinished(_)))
+                }
+                Piece::Frame(frame) => {
+                    self.frame(&frame)?;
+                    false
+                }
+                Piece::CaughtUp(_) => {
+                    self.caught_up = true;
+                    true
+                }
+                Piece::Reconnecting(why) => {
+                    stderr_line(&sanitize(&format!("{why}; connecting again")));
+                    false
+                }
+            };
+            if until_idle && ends && self.is_idle().await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether nothing is at work: all runs that were seen have ended, and the daemon knows of no other.
+    async fn is_idle(&self) -> Result<bool, ClientError> {
+        if !self.caught_up || !self.active.is_empty() {
+            return Ok(false);
+        }
+        let request = v1::GetThreadRequest { thread_id: self.thread_id.clone() };
+        let thread = self.client.get_thread(request).await?.thread.unwrap_or_default();
+        Ok(thread.active_run_id.is_empty())
+    }
+
+    fn event(&mut self, event: &v1::Event) -> Result<(), Failure> {
+        match &event.body {
+            Some(Body::RunStarted(_)) => drop(self.active.insert(event.run_id.clone())),
+            Some(Body::RunFinished(_)) => drop(self.active.remove(&event.run_id)),
+            _ => {}
+        }
+        if self.form != Form::Text {
+            return event_line(event)?.map_or(Ok(()), |line| json_line(&line));
+        }
+        match text_line(event) {
+            Some(text) => stdout_line(&text),
+            None => Ok(()),
+        }
+    }
+
+    fn frame(&mut self, frame: &v1::Frame) -> Result<(), Failure> {
+        if self.form != Form::Text {
+            return frame_line(frame)?.map_or(Ok(()), |line| json_line(&line));
+        }
+        self.activity.frame(frame);
+        Ok(())
+    }
+}
+
+/// An event as a line for people: seq, kind, and what it is about.
+fn text_line(event: &v1::Event) -> Option<String> {
+    let (kind, about) = match event.body.as_ref()? {
+        Body::RunStarted(run) => ("run_started", run.model.clone()),
+        Body::RunFinished(run) => {
+            let why = run.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
+            ("run_finished", format!("{}{why}", run.status))
+        }
+        Body::MessageFinished(message) => ("message", format!("{}: {}", message.role, message.text.trim())),
+        Body::ToolCallStarted(call) => {
+            let value = call.arguments.as_ref().map(mcode_client::json::value_json).unwrap_or_default();
+            ("tool_call", format!("{} {}", call.name, crate::activity::telling(&value)))
+        }
+        Body::ToolCallFinished(end) => ("tool_call", format!("{} {}: {}", end.name, end.status, end.result_preview)),
+        Body::ApprovalRequested(asked) => {
+            let approval = asked.approval.clone().unwrap_or_default();
+            ("approval", format!("{} asked for {}", approval.approval_id, approval.tool))
+        }
+        Body::ApprovalResolved(resolved) => ("approval", format!("{} {}", resolved.approval_id, resolved.outcome)),
+        Body::QuestionAsked(asked) => {
+            let question = asked.question.clone().unwrap_or_default();
+            ("question", format!("{} {}", question.question_id, question.question))
+        }
+        Body::QuestionAnswered(answered) => ("question", format!("{} {}", answered.question_id, answered.answer)),
+        Body::InputQueued(input) => ("input", format!("{}: {}", input.delivery, input.text)),
+        Body::TitleChanged(change) => ("title", change.title.clone()),
+        Body::ModelChanged(change) => ("model", change.model.clone()),
+        Body::ModeChanged(change) => ("mode", change.mode.clone()),
+        Body::Notice(notice) => ("notice", format!("{}: {}", notice.level, notice.text)),
+        _ => return None,
+    };
+    Some(sanitize(&format!("{:>5} {kind} {about}", event.seq)).into_owned())
+}
