@@ -88,3 +88,29 @@ impl Clock for ManualClock {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_shown_in_utc_and_never_overflow() {
+        assert_eq!(ManualClock::default().now().to_string(), "2001-01-01T00:00:00Z");
+        assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), format!("{} ms", i64::MAX));
+        let (early, late) = (Timestamp::from_millis(5), Timestamp::from_millis(7));
+        assert_eq!((late.millis_since(early), early.millis_since(late)), (2, 0));
+        assert_eq!(Timestamp::from_millis(i64::MAX).plus_millis(1).millis(), i64::MAX);
+        assert_eq!(Timestamp::from_millis(i64::MAX).millis_since(Timestamp::from_millis(i64::MIN)), i64::MAX as u64);
+    }
+
+    #[test]
+    fn the_manual_clock_moves_only_when_told() {
+        let clock = ManualClock::default();
+        let start = clock.now();
+        assert_eq!(clock.now(), start);
+        clock.advance_millis(1500);
+        assert_eq!(clock.now().millis_since(start), 1500);
+        // The machine's clock is past the manual one's start.
+        assert!(SystemClock.now() > start);
+    }
+}

@@ -32,3 +32,51 @@ pub fn create_private_dir(path: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let taken = dir.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        assert!(write_atomic(&taken, b"x").is_err());
+        assert!(taken.is_dir());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(write_atomic(&dir.path().join("no/such/folder"), b"x").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn modes_are_private_when_new_and_kept_when_old() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        write_atomic(&path, b"one").unwrap();
+        assert_eq!(mode(&path), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        write_atomic(&path, b"two").unwrap();
+        assert_eq!(mode(&path), 0o640);
+
+        let private = dir.path().join("a/b");
+        create_private_dir(&private).unwrap();
+        assert_eq!(mode(&private), 0o700);
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o755)).unwrap();
+        create_private_dir(&private).unwrap();
+        assert_eq!(mode(&private), 0o700);
+        assert!(create_private_dir(&path).is_err());
+    }
+}

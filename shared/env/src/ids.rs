@@ -55,5 +55,36 @@ pub fn jitter(max: u64) -> u64 {
         return 0;
     }
     let mixed = SystemIds.next().as_u128() as u64 ^ SystemClock.now().millis().unsigned_abs();
-    mixed % (max + 1)
+    max.checked_add(1).map_or(mixed, |bound| mixed % bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_one_seed_are_the_same_and_rise() {
+        let ids = |seed| -> Vec<Uuid> {
+            let source = SeededIds::new(seed);
+            (0..100).map(|_| source.next()).collect()
+        };
+        assert_eq!(ids(1), ids(1));
+        assert_ne!(ids(1), ids(2));
+        assert!(ids(3).windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(ids(4)[0].get_version_num(), 7);
+    }
+
+    #[test]
+    fn system_ids_rise() {
+        let ids: Vec<Uuid> = (0..1000).map(|_| SystemIds.next()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn jitter_stays_within_its_bound() {
+        assert_eq!(jitter(0), 0);
+        assert!((0..1000).all(|_| jitter(3) <= 3));
+        assert!((0..1000).any(|_| jitter(1000) != jitter(1000)));
+        assert!((0..10).any(|_| jitter(u64::MAX) != 0));
+    }
 }

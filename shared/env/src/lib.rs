@@ -3,6 +3,8 @@
 //! Everything else takes these as inputs, so tests decide them. [`Clock`] and [`IdGen`] have one real and one
 //! scripted implementation; [`Dirs`] answers where mcode keeps its files; [`files`] writes files atomically.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+
 pub mod clock;
 pub mod dirs;
 pub mod files;

@@ -74,7 +74,8 @@ async fn serve_in(root: &Path, name: &str, runtime: &Path) -> PathBuf {
     let places = Dirs::under(&root.join(name));
     let dirs = Dirs { runtime: Some(runtime.join("mcode")), ..places };
     let socket = SocketPath::resolve(None, &dirs).unwrap();
-    Command::new(DAEMON)
+    // Tokio's, which waits for children that nobody else waits for.
+    tokio::process::Command::new(DAEMON)
         .env_clear()
         .env("HOME", root)
         .env("XDG_RUNTIME_DIR", runtime)

@@ -1,5 +1,7 @@
 //! One daemon, however it is started and however the last one ended.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcode_endpoint::{ConnectError, StartError, StartOptions, connect, connect_or_start, health};
@@ -96,13 +98,13 @@ async fn a_daemon_that_ends_late_leaves_its_successor_alone() {
 async fn a_replaced_binary_is_used_and_a_missing_one_is_named() {
     let home = Home::new();
     let copy = home.dir.path().join("mcoded");
-    std::fs::copy(DAEMON, &copy).unwrap();
+    copy_program(Path::new(DAEMON), &copy);
     let options = StartOptions { program: Some(copy.clone()), ..home.options() };
     let start = || connect_or_start(&home.socket, &home.dirs, &options);
     start().await.unwrap();
 
     let new = home.dir.path().join("mcoded.new");
-    std::fs::copy(DAEMON, &new).unwrap();
+    copy_program(Path::new(DAEMON), &new);
     std::fs::rename(&new, &copy).unwrap();
     assert!(health(&start().await.unwrap()).await.unwrap());
     home.end(Signal::TERM).await;
@@ -143,10 +145,17 @@ async fn a_start_has_a_limit() {
     assert!(matches!(&error, StartError::Timeout { .. }) && error.to_string().contains("still thinking"), "{error}");
 }
 
-fn write_script(home: &Home, text: &str) -> std::path::PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-    let path = home.dir.path().join("script");
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
+fn write_script(home: &Home, text: &str) -> PathBuf {
+    let draft = home.dir.path().join("draft");
+    std::fs::write(&draft, text).unwrap();
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = home.dir.path().join("script");
+    copy_program(&draft, &script);
+    script
+}
+
+/// By another process: a file that is open for writing here could be so in a child of another test at the moment it is
+/// to be run ("text file busy").
+fn copy_program(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-p").arg(from).arg(to).status().unwrap().success());
 }

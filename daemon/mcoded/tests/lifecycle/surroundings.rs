@@ -13,6 +13,17 @@ use rustix::process::{Signal, kill_process};
 
 use crate::home::{DAEMON, Home, wait_until};
 
+/// The exit status. Waits on the runtime, so that the client side of the connection sees the goodbye.
+async fn end_of(child: &mut std::process::Child) -> Option<i32> {
+    let mut status = None;
+    wait_until("the daemon ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    })
+    .await;
+    status.unwrap().code()
+}
+
 #[tokio::test]
 async fn nothing_of_the_client_is_kept() {
     let home = Home::new();
@@ -89,7 +100,7 @@ async fn an_end_on_a_signal_is_clean() {
         wait_until("it listens", || home.socket.address().exists()).await;
         let channel = home.connect().await.unwrap();
         kill_process(home.daemon(), signal).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(end_of(&mut child).await, Some(0));
         assert!(!home.socket.address().exists());
         drop(channel);
         let mut log = String::new();
@@ -117,6 +128,6 @@ async fn a_handed_over_socket_is_served_and_not_removed() {
     assert!(health(&channel).await.unwrap());
     drop(channel);
     kill_process(home.daemon(), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(end_of(&mut child).await, Some(0));
     assert!(path.exists());
 }
