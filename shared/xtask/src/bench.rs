@@ -18,6 +18,9 @@ use table::Table;
 /// A release build from clean, dependencies included, in seconds.
 const CLEAN_BUILD_SECONDS_MAX: f64 = 600.0;
 
+/// One event to the log and the disk, 99 of 100, in milliseconds.
+const APPEND_P99_MS_MAX: f64 = 10.0;
+
 /// What to measure.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
@@ -62,6 +65,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
             Err(_) => table.failed(name, "it did not run to its end, see above"),
         }
     }
+    if "append".contains(&options.only) {
+        table.add("append to the log, on the disk: p99", append_p99(root), "ms", APPEND_P99_MS_MAX);
+    }
     println!("{table}");
     let broken = table.broken();
     if broken > 0 {
@@ -91,6 +97,18 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
         .filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
         .find_map(|path| path.ends_with("mcoded").then(|| path.parent().map(Path::to_path_buf)).flatten())
         .context("cargo named no mcoded")
+}
+
+/// The store measured by itself: an example of the testkit, so that this crate needs no database.
+fn append_p99(root: &Path) -> anyhow::Result<f64> {
+    let output = cargo()
+        .args(["run", "-q", "--release", "--locked", "-p", "mcode-testkit", "--example", "append-log"])
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    let figures: serde_json::Value = serde_json::from_slice(&output.stdout).context("append-log gave no figures")?;
+    figures["p99_us"].as_f64().map(|micros| micros / 1000.0).context("append-log gave no p99")
 }
 
 fn clean_build(root: &Path) -> anyhow::Result<f64> {

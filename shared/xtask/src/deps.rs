@@ -91,7 +91,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Edges of `[dev-dependencies]` beside those above: the testkit for everybody, and these.
+/// Edges of `[dev-dependencies]` beside those above: the testkit for everybody, everything for the testkit, and these.
 const DEV_EDGES: &[(&str, &str)] = &[("mcoded", "mcode-client"), ("mcode-server", "mcode-client")];
 
 /// The crate that is for tests only.
@@ -215,7 +215,7 @@ fn check_package(package: &Package, allowed: &BTreeSet<&str>, own: &BTreeSet<&st
         let dev = dependency.kind.as_deref() == Some("dev");
         if own.contains(other) {
             used.insert(other);
-            let for_tests = dev && (other == TESTKIT || DEV_EDGES.contains(&(name, other)));
+            let for_tests = dev && (name == TESTKIT || other == TESTKIT || DEV_EDGES.contains(&(name, other)));
             if !allowed.contains(other) && !for_tests {
                 let kind = if dev { "[dev-dependencies] " } else { "" };
                 findings.errors.push(format!("{kind}{name} -> {other}"));
