@@ -1,3 +1,26 @@
-//! Decides whether a tool call may run: `deny > ask > allow`, then the mode and the run's policy. Pure.
+//! Decides whether a tool call may run: `deny > mode > ask > allow > policy > default`. Pure: no disk, no clock.
+//!
+//! [`RuleSet::parse`] reads rules, [`RuleSet::decide`] judges one call, [`propose_rule`] says which rule would allow
+//! it next time. Invariants: adding a deny rule never allows more; what can not be understood is never allowed by a
+//! rule; a deny rule that can not be read makes everything it might have forbidden ask. Absent on purpose: asking, and
+//! remembering answers.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod access;
+pub mod command;
+mod decide;
+mod matching;
+mod mode;
+mod paths;
+mod propose;
+mod readonly;
+mod rule;
+mod unwrap;
+mod words;
+
+pub use access::{Access, Category};
+pub use decide::{DecideInput, Decision, Verdict};
+pub use mode::Mode;
+pub use propose::propose_rule;
+pub use rule::{RuleError, RuleSet};

@@ -1,0 +1,454 @@
+//! The decision about one tool call.
+
+use std::path::{Path, PathBuf};
+
+use mcode_events::run::ApprovalPolicy;
+
+use crate::access::{Access, Category};
+use crate::command::{Parsed, Simple, parse};
+use crate::matching::git_without_globals;
+use crate::mode::Mode;
+use crate::paths::{Places, absolute, is_secret, named_paths};
+use crate::readonly::{harmless_variable, only_looks, stays_inside};
+use crate::rule::{Rule, RuleSet, Subject};
+use crate::words::Word;
+
+/// Where plan mode may write, from the project's root.
+const PLANS: &str = ".mcode/plans";
+/// Folders whose content runs or configures things: a rule must name them to allow changes in them.
+const GUARDED: [&str; 2] = [".git", ".mcode"];
+/// Programs that change the files they name.
+const CHANGING: [&str; 14] =
+    ["rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln", "patch", "rmdir"];
+/// Targets of redirections that keep nothing.
+const NOWHERE: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
+
+/// Words that are looked at from each word on, when a command that is not understood is searched for another.
+const SEARCHED_WORDS: usize = 32;
+
+/// What becomes of a call. Later is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It runs.
+    Allow,
+    /// Somebody is asked.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+/// What is to be decided.
+#[derive(Debug, Clone, Copy)]
+pub struct DecideInput<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The tool's kind of effect; decides when `accesses` is empty.
+    pub category: Category,
+    /// What the call touches.
+    pub accesses: &'a [Access],
+    /// The run's mode.
+    pub mode: Mode,
+    /// What is done about calls that would be asked.
+    pub policy: ApprovalPolicy,
+    /// The project's root: absolute, resolved.
+    pub project_root: &'a Path,
+    /// Further folders of the run, likewise.
+    pub extra_dirs: &'a [PathBuf],
+    /// The user's home, likewise.
+    pub home: Option<&'a Path>,
+}
+
+impl DecideInput<'_> {
+    fn places(&self) -> Places<'_> {
+        Places { project_root: self.project_root, extra_dirs: self.extra_dirs, home: self.home }
+    }
+}
+
+/// A decision and its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes of the call.
+    pub verdict: Verdict,
+    /// Why, for people and the model: names the rule and its file, the mode, or the default.
+    pub why: String,
+    /// The rule that made it, as written.
+    pub rule: Option<String>,
+}
+
+impl Decision {
+    fn new(verdict: Verdict, why: impl Into<String>) -> Self {
+        Self { verdict, why: why.into(), rule: None }
+    }
+
+    fn by(verdict: Verdict, word: &str, rule: &Rule) -> Self {
+        Self { verdict, why: format!("the {word} rule {rule}"), rule: Some(rule.text.clone()) }
+    }
+}
+
+/// One access with what was found out about it.
+struct Case<'a> {
+    input: &'a DecideInput<'a>,
+    access: Option<&'a Access>,
+    parsed: Option<Parsed>,
+}
+
+impl RuleSet {
+    /// Decides a call: the strictest decision about anything it touches.
+    #[must_use]
+    pub fn decide(&self, input: &DecideInput<'_>) -> Decision {
+        let accesses: Vec<Option<&Access>> =
+            if input.accesses.is_empty() { vec![None] } else { input.accesses.iter().map(Some).collect() };
+        let mut strictest: Option<Decision> = None;
+        for access in accesses {
+            let decision = self.decide_access(input, access);
+            if strictest.as_ref().is_none_or(|known| decision.verdict > known.verdict) {
+                strictest = Some(decision);
+            }
+        }
+        strictest.unwrap_or_else(|| Decision::new(Verdict::Deny, "nothing is known about this call"))
+    }
+
+    /// The deny rule that forbids reading this resolved path, if there is one: for tools that walk folders.
+    #[must_use]
+    pub fn denies_read(&self, tool: &str, path: &Path, input: &DecideInput<'_>) -> Option<String> {
+        let access = Access::ReadPath(path.to_path_buf());
+        let input = DecideInput { tool, ..*input };
+        let case = Case { input: &input, access: Some(&access), parsed: None };
+        self.deny.iter().find(|rule| case.restricted_by(rule)).map(ToString::to_string)
+    }
+
+    fn decide_access(&self, input: &DecideInput<'_>, access: Option<&Access>) -> Decision {
+        let parsed = match access {
+            Some(Access::Command { command, .. }) => parse(command),
+            _ => None,
+        };
+        let case = Case { input, access, parsed };
+        if let Some(rule) = self.deny.iter().find(|rule| case.restricted_by(rule)) {
+            return Decision::by(Verdict::Deny, "deny", rule);
+        }
+        if let Some(decision) = case.mode_denies() {
+            return decision;
+        }
+        let decision = if let Some(rule) = self.ask.iter().find(|rule| case.restricted_by(rule)) {
+            Decision::by(Verdict::Ask, "ask", rule)
+        } else if let Some(rule) = self.allowing(&case) {
+            Decision::by(Verdict::Allow, "allow", rule)
+        } else {
+            case.default()
+        };
+        self.by_policy(input, &case, decision)
+    }
+
+    fn by_policy(&self, input: &DecideInput<'_>, case: &Case<'_>, decision: Decision) -> Decision {
+        // What was lost with a rule that can not be read is unknown, so nothing counts as allowed.
+        let harmless = matches!(case.access, Some(Access::Internal)) || input.category == Category::Internal;
+        if let (Some(broken), false) = (self.broken.first(), harmless) {
+            let verdict = if input.policy == ApprovalPolicy::Ask { Verdict::Ask } else { Verdict::Deny };
+            return Decision::new(verdict, format!("{broken}; nothing is allowed before it is mended"));
+        }
+        match (decision.verdict, input.policy) {
+            (Verdict::Ask, ApprovalPolicy::Deny) => {
+                let why = format!("{}, and this run refuses what would be asked", decision.why);
+                Decision { verdict: Verdict::Deny, why, ..decision }
+            }
+            (Verdict::Ask, ApprovalPolicy::All) => {
+                let why = format!("this run allows everything that is not denied (otherwise: {})", decision.why);
+                Decision { verdict: Verdict::Allow, why, ..decision }
+            }
+            _ => decision,
+        }
+    }
+
+    /// The rule that allows this access; for a command, the rule that allows its first part when all parts are allowed.
+    fn allowing(&self, case: &Case<'_>) -> Option<&Rule> {
+        let whole = |rule: &&Rule| rule.pattern.is_none() && case.concerns(&rule.subject, false);
+        match case.access {
+            Some(Access::Command { cwd, .. }) => {
+                self.allow.iter().find(whole).or_else(|| self.allowing_command(case, case.parsed.as_ref()?, cwd))
+            }
+            Some(Access::EditPath(path)) => self
+                .allow
+                .iter()
+                .find(|rule| case.concerns(&rule.subject, false) && edit_allowed(rule, path, case.input)),
+            _ => self.allow.iter().find(|rule| case.concerns(&rule.subject, false) && case.pattern_fits(rule, false)),
+        }
+    }
+
+    fn allowing_command(&self, case: &Case<'_>, parsed: &Parsed, cwd: &Path) -> Option<&Rule> {
+        if parsed.opaque || !self.redirects_allowed(case, parsed, cwd) {
+            return None;
+        }
+        let mut first = None;
+        for simple in &parsed.commands {
+            let rule = self.allowing_simple(case, simple, cwd)?;
+            first = first.or(rule);
+        }
+        first
+    }
+
+    /// `None`: not allowed. `Some(None)`: nothing that needs a rule.
+    fn allowing_simple(&self, case: &Case<'_>, simple: &Simple, cwd: &Path) -> Option<Option<&Rule>> {
+        if !simple.assigned.iter().all(|name| harmless_variable(name)) {
+            return None;
+        }
+        let Some(program) = simple.words.first() else { return Some(None) };
+        let fits = |words: &[Word]| {
+            self.allow.iter().find(|rule| {
+                let command = rule.pattern.as_ref().and_then(|pattern| pattern.command.as_ref());
+                case.concerns(&rule.subject, false) && command.is_some_and(|pattern| pattern.strict(words))
+            })
+        };
+        if let Some(rule) = fits(&simple.words) {
+            return Some(Some(rule));
+        }
+        let places = case.input.places();
+        if let Some((plain, true, folders)) = git_without_globals(&simple.words)
+            && folders.iter().all(|folder| places.inside(&absolute(cwd, folder, places.home)))
+            && let Some(rule) = fits(&plain)
+        {
+            return Some(Some(rule));
+        }
+        let inner = simple.inner.as_ref().filter(|inner| inner.transparent && !program.text.contains('/'))?;
+        let mut first = None;
+        for command in &inner.commands {
+            first = first.or(self.allowing_simple(case, command, cwd)?);
+        }
+        Some(first)
+    }
+
+    fn redirects_allowed(&self, case: &Case<'_>, parsed: &Parsed, cwd: &Path) -> bool {
+        let places = case.input.places();
+        let moves = parsed.all().any(|simple| {
+            simple
+                .words
+                .first()
+                .is_some_and(|word| matches!(word.text.as_str(), "cd" | "pushd" | "popd" | "env" | "sudo"))
+        });
+        parsed.redirects.iter().all(|redirect| {
+            let Some(text) = redirect.target.known() else { return false };
+            if NOWHERE.contains(&text) {
+                return true;
+            }
+            let path = absolute(cwd, text, places.home);
+            // After `cd` it is not known where a relative path leads.
+            if moves && !Path::new(text).is_absolute() {
+                return false;
+            }
+            if redirect.write {
+                let edits =
+                    |rule: &&Rule| matches!(rule.subject, Subject::Edit) && edit_allowed(rule, &path, case.input);
+                self.allow.iter().any(|rule| edits(&rule))
+                    && !self.ask.iter().any(|rule| case.path_restricted(rule, &path, true))
+            } else {
+                places.inside(&path) && !is_secret(&path, places.home)
+            }
+        })
+    }
+}
+
+/// Whether an allow rule covers a change of this path. What is guarded must be named.
+fn edit_allowed(rule: &Rule, path: &Path, input: &DecideInput<'_>) -> bool {
+    let places = input.places();
+    let guarded = GUARDED.iter().find(|name| {
+        path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(name))
+            && !path.starts_with(input.project_root.join(PLANS))
+    });
+    if guarded.is_some_and(|name| !rule.text.contains(*name)) {
+        return false;
+    }
+    match &rule.pattern {
+        None => true,
+        Some(pattern) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, false)),
+    }
+}
+
+impl Case<'_> {
+    /// Whether rules on this subject speak of this access. Rules that restrict speak of more.
+    fn concerns(&self, subject: &Subject, restricting: bool) -> bool {
+        let (tool, category) = (self.input.tool, self.input.category);
+        match subject {
+            Subject::Tool(name) => name.is_match(tool),
+            Subject::View => match self.access {
+                Some(Access::ReadPath(_)) => restricting || tool == "view",
+                _ => false,
+            },
+            Subject::Read => matches!(self.access, Some(Access::ReadPath(_))) || self.bare(category, Category::Read),
+            Subject::Edit => matches!(self.access, Some(Access::EditPath(_))) || self.bare(category, Category::Edit),
+            Subject::Shell => {
+                matches!(self.access, Some(Access::Command { .. })) || self.bare(category, Category::Execute)
+            }
+            Subject::Network => matches!(self.access, Some(Access::Host(_))) || self.bare(category, Category::Network),
+        }
+    }
+
+    /// A call that names nothing it touches is known by its category alone.
+    fn bare(&self, category: Category, wanted: Category) -> bool {
+        self.access.is_none() && category == wanted
+    }
+
+    fn pattern_fits(&self, rule: &Rule, wide: bool) -> bool {
+        let Some(pattern) = &rule.pattern else { return true };
+        let places = self.input.places();
+        match self.access {
+            Some(Access::ReadPath(path) | Access::EditPath(path)) => {
+                pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, wide))
+            }
+            Some(Access::Host(host)) => {
+                pattern.host.as_ref().is_some_and(|pattern| pattern.is_match(host.to_lowercase()))
+            }
+            Some(Access::Command { .. } | Access::Internal) | None => false,
+        }
+    }
+
+    /// Whether a deny or ask rule speaks of this access.
+    fn restricted_by(&self, rule: &Rule) -> bool {
+        if self.concerns(&rule.subject, true) {
+            if rule.pattern.is_none() {
+                return true;
+            }
+            match self.access {
+                Some(Access::Command { command, .. }) => {
+                    let pattern = rule.pattern.as_ref().and_then(|pattern| pattern.command.as_ref());
+                    return pattern.is_some_and(|pattern| self.command_fits(command, &|words| pattern.loose(words)));
+                }
+                _ => return self.pattern_fits(rule, true),
+            }
+        }
+        match (self.access, &rule.subject) {
+            (Some(Access::Command { command, cwd }), Subject::View | Subject::Read) => {
+                rule.pattern.is_some() && self.names_path(rule, command, cwd, false)
+            }
+            (Some(Access::Command { command, cwd }), Subject::Edit) => {
+                rule.pattern.is_some() && self.names_path(rule, command, cwd, true)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether any simple command fits, in any of the ways to look at it.
+    fn command_fits(&self, command: &str, fits: &dyn Fn(&[Word]) -> bool) -> bool {
+        let suffixes =
+            |words: &[Word]| (0..words.len()).any(|from| fits(&words[from..words.len().min(from + SEARCHED_WORDS)]));
+        let Some(parsed) = &self.parsed else {
+            return raw_commands(command).iter().any(|words| suffixes(words));
+        };
+        parsed.all().any(|simple| {
+            let git = git_without_globals(&simple.words);
+            fits(&simple.words)
+                || git.is_some_and(|(plain, _, _)| fits(&plain))
+                // What could not be unwrapped is searched for the command anywhere in it.
+                || (parsed.opaque && suffixes(&simple.words))
+        }) || (parsed.opaque && raw_commands(command).iter().any(|words| suffixes(words)))
+    }
+
+    /// Whether a command names a path that the rule is about. With `changing`, only where it would be written.
+    fn names_path(&self, rule: &Rule, command: &str, cwd: &Path, changing: bool) -> bool {
+        let places = self.input.places();
+        let hit = |word: &Word| {
+            named_paths(word, cwd, places.home).iter().any(|path| self.path_restricted(rule, path, changing))
+                || (word.glob && self.glob_hits(rule, word))
+        };
+        let Some(parsed) = &self.parsed else {
+            return raw_commands(command).iter().flatten().any(hit);
+        };
+        let redirected = parsed.redirects.iter().any(|it| it.write == changing && hit(&it.target));
+        let named = parsed.all().any(|simple| {
+            let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
+            (!changing || CHANGING.contains(&program)) && simple.words.iter().skip(1).any(hit)
+        });
+        redirected || named
+    }
+
+    fn path_restricted(&self, rule: &Rule, path: &Path, changing: bool) -> bool {
+        let speaks = match rule.subject {
+            Subject::Edit => changing,
+            Subject::View | Subject::Read => !changing,
+            Subject::Shell | Subject::Network | Subject::Tool(_) => false,
+        };
+        let places = self.input.places();
+        speaks
+            && match &rule.pattern {
+                None => true,
+                Some(pattern) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, true)),
+            }
+    }
+
+    /// Whether a name with wildcards could stand for the file that the rule names last.
+    fn glob_hits(&self, rule: &Rule, word: &Word) -> bool {
+        let last = rule.text.trim_end_matches(')').rsplit(['/', '(']).next().unwrap_or_default();
+        let name = word.text.rsplit('/').next().unwrap_or_default();
+        if last.is_empty() || last.contains(['*', '?', '[', '{']) {
+            return false;
+        }
+        // In the shell a wildcard does not stand for a leading dot.
+        let hidden = last.starts_with('.') && !name.starts_with(['.', '{']);
+        !hidden && globset::Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(last))
+    }
+
+    /// Plan and explore mode refuse what changes things, whatever the policy.
+    fn mode_denies(&self) -> Option<Decision> {
+        let mode = self.input.mode;
+        if mode == Mode::Build {
+            return None;
+        }
+        let deny = |what: &str| Some(Decision::new(Verdict::Deny, format!("{} mode {what}", mode.as_str())));
+        match self.access {
+            Some(Access::EditPath(path)) => {
+                let plans = self.input.project_root.join(PLANS);
+                match mode {
+                    Mode::Plan if path.starts_with(&plans) => None,
+                    Mode::Plan => deny("changes no files outside .mcode/plans/"),
+                    Mode::Build | Mode::Explore => deny("changes no files"),
+                }
+            }
+            Some(Access::Command { .. }) => match &self.parsed {
+                Some(parsed) if only_looks(parsed) => None,
+                _ => deny("runs only commands that look (such as ls, cat, rg, find, git log), without redirections"),
+            },
+            None if matches!(self.input.category, Category::Edit | Category::Execute) => deny("changes nothing"),
+            _ => None,
+        }
+    }
+
+    /// What holds without a rule.
+    fn default(&self) -> Decision {
+        let places = self.input.places();
+        let default = |verdict, why: &str| Decision::new(verdict, format!("the default: {why}"));
+        match self.access {
+            Some(Access::ReadPath(path)) if is_secret(path, places.home) => {
+                default(Verdict::Ask, "reading a file that may hold secrets is asked")
+            }
+            Some(Access::ReadPath(path)) if places.inside(path) => {
+                default(Verdict::Allow, "reading in the project is allowed")
+            }
+            Some(Access::ReadPath(_)) => default(Verdict::Ask, "reading outside the project is asked"),
+            Some(Access::EditPath(path))
+                if self.input.mode == Mode::Plan && path.starts_with(self.input.project_root.join(PLANS)) =>
+            {
+                default(Verdict::Allow, "plan mode writes plans")
+            }
+            Some(Access::EditPath(_)) => default(Verdict::Ask, "changing files is asked"),
+            Some(Access::Command { cwd, .. }) => match &self.parsed {
+                Some(parsed) if self.input.mode != Mode::Build && stays_inside(parsed, cwd, &places) => {
+                    default(Verdict::Allow, "looking in the project is allowed")
+                }
+                _ => default(Verdict::Ask, "running commands is asked"),
+            },
+            Some(Access::Host(_)) => default(Verdict::Ask, "reaching the network is asked"),
+            Some(Access::Internal) => default(Verdict::Allow, "it touches nothing outside the conversation"),
+            None if self.input.category == Category::Internal => {
+                default(Verdict::Allow, "it touches nothing outside the conversation")
+            }
+            None => default(Verdict::Ask, "it is not known what it touches, so it is asked"),
+        }
+    }
+}
+
+/// The words of a command that could not be parsed, cut where a shell would begin another command.
+fn raw_commands(command: &str) -> Vec<Vec<Word>> {
+    command
+        .split([';', '|', '&', '\n', '(', ')', '{', '}', '`', '\'', '"'])
+        .map(|part| part.split_whitespace().map(Word::unquote).collect::<Vec<_>>())
+        .filter(|words| !words.is_empty())
+        .collect()
+}

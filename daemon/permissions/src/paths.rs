@@ -1,0 +1,202 @@
+//! Patterns for paths, and which places matter.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::words::Word;
+
+/// The folders that patterns and defaults are relative to. All absolute and resolved.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) project_root: &'a Path,
+    pub(crate) extra_dirs: &'a [PathBuf],
+    pub(crate) home: Option<&'a Path>,
+}
+
+impl Places<'_> {
+    /// Whether a path is in the project or a folder that the run was given.
+    pub(crate) fn inside(&self, path: &Path) -> bool {
+        path.starts_with(self.project_root) || self.extra_dirs.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
+/// What a pattern is relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Project,
+    Home,
+    Absolute,
+}
+
+/// A glob for paths; `*` stays within one folder, `**` does not.
+#[derive(Debug, Clone)]
+pub(crate) struct PathPattern {
+    base: Base,
+    exact: GlobMatcher,
+    below: GlobMatcher,
+    anywhere: bool,
+}
+
+impl PathPattern {
+    /// Reads a pattern: relative to the project, absolute, or beginning with `~/`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text.split(['/', '\\']).any(|part| part == "..") {
+            return Err("a path pattern must not hold '..'; write the absolute path".into());
+        }
+        let text = text.strip_prefix("./").unwrap_or(text);
+        let (base, rest) = match text.strip_prefix("~/") {
+            Some(rest) => (Base::Home, rest),
+            None if text == "~" => (Base::Home, "**"),
+            None if text.starts_with('/') || Path::new(text).is_absolute() => (Base::Absolute, text),
+            None => (Base::Project, text),
+        };
+        let folder = rest.len() > 1 && rest.ends_with('/');
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let rest = if matches!(rest, "" | ".") { "**" } else { rest };
+        let glob = |text: &str| {
+            GlobBuilder::new(text)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .case_insensitive(cfg!(any(windows, target_os = "macos")))
+                .build()
+                .map(|glob| glob.compile_matcher())
+                .map_err(|error| error.kind().to_string())
+        };
+        let below = glob(&format!("{rest}/**"))?;
+        let exact = if folder { below.clone() } else { glob(rest)? };
+        Ok(Self { base, exact, below, anywhere: base == Base::Project && rest.starts_with("**/") })
+    }
+
+    /// Whether the path fits. `wide` is for rules that restrict: what is below a named folder fits too, and `**/x`
+    /// fits outside the project.
+    pub(crate) fn matches(&self, path: &Path, places: &Places<'_>, wide: bool) -> bool {
+        let relative = match self.base {
+            Base::Project => path.strip_prefix(places.project_root).ok(),
+            Base::Home => places.home.and_then(|home| path.strip_prefix(home).ok()),
+            Base::Absolute => Some(path),
+        };
+        let fits = |path: &Path| {
+            // Patterns are written with '/', whatever the system's separator.
+            let text = path.to_string_lossy();
+            let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+            self.exact.is_match(&text) || (wide && self.below.is_match(&text))
+        };
+        relative.is_some_and(fits) || (wide && self.anywhere && fits(path))
+    }
+}
+
+/// `path` from `cwd`, without `.` and `..`; symlinks are not followed.
+pub(crate) fn absolute(cwd: &Path, path: &str, home: Option<&Path>) -> PathBuf {
+    let joined = match (path.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ if path == "~" => home.unwrap_or(cwd).to_path_buf(),
+        _ => cwd.join(path),
+    };
+    let mut out = PathBuf::new();
+    for part in joined.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The paths that a word of a command may name: itself, what follows `=` or `@`, and the value stuck to a short option.
+pub(crate) fn named_paths(word: &Word, cwd: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut texts = vec![word.text.as_str()];
+    texts.extend(word.text.split(['=', '@', ',', ':']).skip(1));
+    if word.text.starts_with('-') && !word.text.starts_with("--") {
+        texts.extend(word.text.get(2..));
+    }
+    let named = |text: &&str| !text.is_empty() && !text.contains('\0');
+    let mut paths: Vec<PathBuf> =
+        texts.iter().filter(|text| named(text)).map(|text| absolute(cwd, text, home)).collect();
+    if let (true, Some(home)) = (word.dynamic, home) {
+        // The one variable whose value is known well enough.
+        for spelled in ["$HOME/", "${HOME}/"] {
+            paths.extend(word.text.strip_prefix(spelled).map(|rest| absolute(home, rest, None)));
+        }
+    }
+    paths
+}
+
+/// Whether a path is one that well-known programs keep secrets in.
+pub(crate) fn is_secret(path: &Path, home: Option<&Path>) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let sample = ["example", "sample", "template", "dist"].iter().any(|end| name.ends_with(end));
+    if (name == ".env" || name.starts_with(".env.")) && !sample {
+        return true;
+    }
+    if matches!(
+        name.as_str(),
+        "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | ".netrc" | ".pgpass" | ".git-credentials"
+    ) {
+        return true;
+    }
+    let Some(below) = home.and_then(|home| path.strip_prefix(home).ok()) else { return false };
+    const FOLDERS: [&str; 4] = [".ssh", ".gnupg", ".config/gcloud", ".password-store"];
+    const FILES: [&str; 7] = [
+        ".aws/credentials",
+        ".npmrc",
+        ".pypirc",
+        ".docker/config.json",
+        ".kube/config",
+        ".config/gh/hosts.yml",
+        ".cargo/credentials.toml",
+    ];
+    FOLDERS.iter().any(|folder| below.starts_with(folder)) || FILES.iter().any(|file| below == Path::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_relative_to_their_place() {
+        let extra = [];
+        let places = Places { project_root: Path::new("/p"), extra_dirs: &extra, home: Some(Path::new("/home/me")) };
+        for (pattern, path, narrow, wide) in [
+            ("src/**", "/p/src/a/b.rs", true, true),
+            ("src/**", "/q/src/a.rs", false, false),
+            ("src/*.rs", "/p/src/a.rs", true, true),
+            ("src/*.rs", "/p/src/x/a.rs", false, false),
+            ("src", "/p/src/a.rs", false, true),
+            ("src/", "/p/src/a.rs", true, true),
+            ("./src/a", "/p/src/a", true, true),
+            ("**", "/p/.hidden/x", true, true),
+            ("**", "/q/x", false, false),
+            ("**/.env", "/p/a/.env", true, true),
+            ("**/.env", "/p/.env", true, true),
+            ("**/.env", "/q/.env", false, true),
+            ("/etc/**", "/etc/passwd", true, true),
+            ("~/x", "/home/me/x", true, true),
+            ("~/x", "/home/me/x/y", false, true),
+            ("a\\*b", "/p/a*b", true, true),
+            ("a\\*b", "/p/axb", false, false),
+            ("{a,b}.txt", "/p/b.txt", true, true),
+        ] {
+            let compiled = PathPattern::parse(pattern).unwrap();
+            assert_eq!(compiled.matches(Path::new(path), &places, false), narrow, "{pattern} {path}");
+            assert_eq!(compiled.matches(Path::new(path), &places, true), wide, "{pattern} {path} wide");
+        }
+        assert!(PathPattern::parse("../x").is_err());
+        assert!(PathPattern::parse("[").is_err());
+    }
+
+    #[test]
+    fn well_known_secrets_are_known() {
+        let home = Some(Path::new("/h"));
+        for path in ["/p/.env", "/p/a/.env.local", "/h/.ssh/config", "/h/.aws/credentials", "/x/id_rsa", "/h/.netrc"] {
+            assert!(is_secret(Path::new(path), home), "{path}");
+        }
+        for path in ["/p/.env.example", "/p/env", "/p/.ssh/x", "/h/.aws/cli", "/p/environment"] {
+            assert!(!is_secret(Path::new(path), home), "{path}");
+        }
+    }
+}

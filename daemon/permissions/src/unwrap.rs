@@ -1,0 +1,218 @@
+//! Programs that run other programs: what do they run?
+
+use crate::command::{Redirect, Simple, parse_at};
+use crate::words::Word;
+
+/// What a command runs in turn.
+pub(crate) enum Unwrapped {
+    /// Nothing that is known to be run.
+    Plain,
+    /// These commands.
+    Runs { commands: Vec<Simple>, redirects: Vec<Redirect>, transparent: bool, assigned: Vec<String> },
+    /// Something that can not be known.
+    Unknown,
+}
+
+/// A program that runs its arguments as a command.
+struct Wrapper {
+    name: &'static str,
+    /// Options that take the next word as their value.
+    valued: &'static [&'static str],
+    /// Words of its own before the command (`timeout 5`).
+    leading: usize,
+    transparent: bool,
+}
+
+const fn wrapper(name: &'static str, valued: &'static [&'static str], leading: usize, transparent: bool) -> Wrapper {
+    Wrapper { name, valued, leading, transparent }
+}
+
+const WRAPPERS: [Wrapper; 24] = [
+    wrapper("env", &["-u", "--unset", "-C", "--chdir"], 0, true),
+    wrapper("nice", &["-n", "--adjustment"], 0, true),
+    wrapper("timeout", &["-s", "--signal", "-k", "--kill-after"], 1, true),
+    wrapper("nohup", &[], 0, true),
+    wrapper("time", &["-f", "--format", "-o", "--output"], 0, true),
+    wrapper("command", &[], 0, true),
+    wrapper("builtin", &[], 0, true),
+    wrapper("exec", &["-a"], 0, true),
+    wrapper("stdbuf", &["-i", "-o", "-e"], 0, true),
+    wrapper("ionice", &["-c", "-n", "--class", "--classdata"], 0, true),
+    wrapper("setsid", &[], 0, false),
+    wrapper("sudo", &["-u", "-g", "-U", "-h", "-p", "-C", "-T", "-r", "-t", "-D", "-R", "--user", "--group"], 0, false),
+    wrapper("doas", &["-u", "-C"], 0, false),
+    wrapper("pkexec", &["--user"], 0, false),
+    wrapper("chroot", &[], 1, false),
+    wrapper(
+        "xargs",
+        &["-n", "-I", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"],
+        0,
+        false,
+    ),
+    wrapper("parallel", &["-j", "--jobs"], 0, false),
+    wrapper("watch", &["-n", "--interval"], 0, false),
+    wrapper("strace", &["-e", "-o", "-p", "-s"], 0, false),
+    wrapper("unshare", &[], 0, false),
+    wrapper("flock", &["-w", "--timeout"], 1, false),
+    wrapper("busybox", &[], 0, false),
+    wrapper("toybox", &[], 0, false),
+    wrapper("caffeinate", &["-t", "-w"], 0, true),
+];
+
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash"];
+const SOURCING: [&str; 2] = ["source", "."];
+const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
+
+/// The last part of a program's path.
+pub(crate) fn base_name(program: &str) -> &str {
+    program.rsplit(['/', '\\']).next().unwrap_or(program)
+}
+
+/// What a command of these words runs in turn.
+pub(crate) fn inner(words: &[Word], depth: usize) -> Unwrapped {
+    let Some(first) = words.first() else { return Unwrapped::Plain };
+    let Some(program) = first.known() else { return Unwrapped::Unknown };
+    let name = base_name(program);
+    if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+        return wrapped(wrapper, &words[1..], depth);
+    }
+    if SHELLS.contains(&name) {
+        return shell(&words[1..], depth);
+    }
+    if SOURCING.contains(&name) {
+        return Unwrapped::Unknown;
+    }
+    if name == "eval" {
+        return match joined(&words[1..]) {
+            Some(script) => script_runs(&script, depth, true),
+            None => Unwrapped::Unknown,
+        };
+    }
+    if name == "find" { find(&words[1..], depth) } else { Unwrapped::Plain }
+}
+
+fn joined(words: &[Word]) -> Option<String> {
+    let known: Option<Vec<&str>> = words.iter().map(Word::known).collect();
+    Some(known?.join(" "))
+}
+
+fn script_runs(script: &str, depth: usize, transparent: bool) -> Unwrapped {
+    match parse_at(script, depth + 1) {
+        Some(parsed) if !parsed.opaque => {
+            let (commands, redirects) = (parsed.commands, parsed.redirects);
+            Unwrapped::Runs { commands, redirects, transparent, assigned: Vec::new() }
+        }
+        _ => Unwrapped::Unknown,
+    }
+}
+
+fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
+    let (mut at, mut assigned, mut leading) = (0, Vec::new(), wrapper.leading);
+    while let Some(word) = words.get(at) {
+        let Some(text) = word.known() else {
+            // xargs {}, env "$X": what stands where the program should be is not known.
+            return Unwrapped::Unknown;
+        };
+        if text == "--" {
+            at += 1;
+            break;
+        }
+        if wrapper.name == "env" && (text == "-S" || text.starts_with("--split-string") || text.starts_with("-S")) {
+            return Unwrapped::Unknown;
+        }
+        // `command -v x` only says where x is.
+        if wrapper.name == "command" && matches!(text, "-v" | "-V") {
+            return Unwrapped::Plain;
+        }
+        if text.len() > 1 && text.starts_with('-') {
+            at += if wrapper.valued.contains(&text) { 2 } else { 1 };
+        } else if matches!(wrapper.name, "env" | "sudo" | "doas") && text.contains('=') {
+            assigned.push(text.split('=').next().unwrap_or_default().to_owned());
+            at += 1;
+        } else if leading > 0 {
+            leading -= 1;
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    let rest = words.get(at..).unwrap_or_default();
+    if rest.is_empty() {
+        return Unwrapped::Plain;
+    }
+    runs_words(rest, depth, wrapper.transparent, assigned)
+}
+
+/// The words are themselves a command.
+fn runs_words(words: &[Word], depth: usize, transparent: bool, assigned: Vec<String>) -> Unwrapped {
+    if depth >= crate::command::DEPTH_MAX {
+        return Unwrapped::Unknown;
+    }
+    let mut simple = Simple { words: words.to_vec(), ..Simple::default() };
+    let mut all_redirects = Vec::new();
+    match inner(words, depth + 1) {
+        Unwrapped::Plain => {}
+        Unwrapped::Unknown => return Unwrapped::Unknown,
+        Unwrapped::Runs { commands, redirects, transparent, assigned } => {
+            all_redirects = redirects;
+            simple.assigned = assigned;
+            simple.inner = Some(Box::new(crate::command::Inner { commands, transparent }));
+        }
+    }
+    Unwrapped::Runs { commands: vec![simple], redirects: all_redirects, transparent, assigned }
+}
+
+/// `sh -c SCRIPT`; a shell that reads a file or its input runs what can not be seen, but names it in its words.
+fn shell(words: &[Word], depth: usize) -> Unwrapped {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let Some(text) = word.known() else { return Unwrapped::Unknown };
+        if matches!(text, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file") {
+            at += 2;
+            continue;
+        }
+        let Some(flags) = text.strip_prefix('-') else { return Unwrapped::Plain };
+        at += 1;
+        if !flags.starts_with('-') && flags.contains('c') {
+            // More options may stand between -c and the script.
+            while words.get(at).and_then(Word::known).is_some_and(|text| text.starts_with(['-', '+'])) {
+                at += 1;
+            }
+            return match words.get(at).map(Word::known) {
+                Some(Some(script)) => script_runs(script, depth, false),
+                Some(None) => Unwrapped::Unknown,
+                None => Unwrapped::Plain,
+            };
+        }
+    }
+    Unwrapped::Plain
+}
+
+fn find(words: &[Word], depth: usize) -> Unwrapped {
+    let (mut commands, mut redirects_all) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < words.len() {
+        let word = &words[at];
+        at += 1;
+        if !FIND_RUNS.contains(&word.text.as_str()) {
+            continue;
+        }
+        let rest = &words[at..];
+        let end = rest.iter().position(|word| matches!(word.text.as_str(), ";" | "+")).unwrap_or(rest.len());
+        at += end;
+        // `{}` is not a brace list here.
+        let run: Vec<Word> =
+            rest[..end].iter().map(|word| if word.text == "{}" { Word::literal("{}") } else { word.clone() }).collect();
+        match runs_words(&run, depth, false, Vec::new()) {
+            Unwrapped::Runs { commands: inner, redirects, .. } => {
+                commands.extend(inner);
+                redirects_all.extend(redirects);
+            }
+            Unwrapped::Plain | Unwrapped::Unknown => return Unwrapped::Unknown,
+        }
+    }
+    if commands.is_empty() {
+        return Unwrapped::Plain;
+    }
+    Unwrapped::Runs { commands, redirects: redirects_all, transparent: false, assigned: Vec::new() }
+}
