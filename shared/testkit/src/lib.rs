@@ -13,10 +13,14 @@
 )]
 
 #[cfg(unix)]
+pub mod crash;
+#[cfg(unix)]
 pub mod daemon;
 pub mod model_server;
 pub mod workspace;
 
+#[cfg(unix)]
+pub use crash::Crashes;
 #[cfg(unix)]
 pub use daemon::{Output, TestDaemon};
 pub use workspace::Workspace;
