@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::daemon::{Running, TestDaemon};
 
 /// Seed when the environment gives none.
-const SEED: u64 = 0x6d63_6f64_65;
+const SEED: u64 = 0x006d_636f_6465;
 
 /// A plan of kills.
 #[derive(Debug, Clone, Copy)]
