@@ -45,7 +45,7 @@ impl FromStr for Wire {
 }
 
 /// A model by its full name, `provider/model`; the model part may hold further slashes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelRef {
     /// Before the first slash.
     pub provider: String,

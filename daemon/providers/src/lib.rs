@@ -1,1 +1,26 @@
-//! To be written.
+//! Speaks to language models: the Anthropic Messages wire, Chat Completions with its dialects, and a scripted model.
+//!
+//! Each provider makes one attempt per call and gives normal-form events; whether to try again is the agent's word.
+//! A wire is three parts: `request` writes the body, `stream` decodes frames, `errors` classifies; [`exchange`] drives
+//! them over HTTP. Hostile or broken servers are the rule here: every read is bounded, a frame that does not parse
+//! ends the stream, and nothing of an answer counts before its end was seen.
+//! Absent on purpose: retries, storing keys, and anything that runs a tool.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod anthropic;
+pub mod chat;
+pub mod decode;
+mod exchange;
+pub mod failure;
+pub mod http;
+mod ids;
+pub mod known;
+pub mod media;
+mod prompt;
+pub mod registry;
+pub mod scripted;
+pub mod sse;
+
+pub use http::install_crypto;
+pub use registry::Registry;

@@ -1,0 +1,410 @@
+//! The HTTP below both wires: clients by network environment, addresses, one request, and its failures.
+//!
+//! Proxies and certificates come from the environment of the client that started the run, never from the daemon's:
+//! a daemon outlives the shell that started it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use mcode_env::{Clock as _, SystemClock};
+use mcode_models::retry::CONNECTION_REFUSED;
+use mcode_models::{Access, ModelError, ModelErrorKind};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url};
+
+use crate::exchange::Call;
+
+/// Ends an attempt to connect, TLS included.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Ends the wait for the head of a response.
+pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for servers on this machine, which may first have to load a model.
+pub const HEADERS_TIMEOUT_LOOPBACK: Duration = Duration::from_secs(300);
+/// Connections that rest longer are not used again: after a sleep of the machine they are dead.
+pub const POOL_IDLE: Duration = Duration::from_secs(60);
+/// Interval of TCP keepalive.
+pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// The most of an error body that is read, in bytes.
+pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+/// The most clients (network environments) that are kept.
+pub const MAX_CLIENTS: usize = 8;
+/// A server's delay above this is told in the error, since nobody waits for it.
+const LONG_DELAY: Duration = Duration::from_secs(300);
+
+/// Path of the Messages wire below the version.
+pub(crate) const MESSAGES_PATH: &[&str] = &["messages"];
+/// Path of the Chat Completions wire below the version.
+pub(crate) const CHAT_PATH: &[&str] = &["chat", "completions"];
+
+/// Installs the crypto of TLS for the whole process. May be called often; an already installed one is kept.
+pub fn install_crypto() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Losing a race against another thread that installs one is fine.
+        let _installed_by_other = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// The HTTP clients, one for each distinct network environment; the least recently used goes first.
+#[derive(Debug, Default)]
+pub struct HttpClients {
+    clients: Mutex<VecDeque<(BTreeMap<String, String>, Client)>>,
+}
+
+impl HttpClients {
+    /// No clients yet. Also installs the crypto that they need.
+    #[must_use]
+    pub fn new() -> Self {
+        install_crypto();
+        Self::default()
+    }
+
+    /// The client for this network environment. Reads the certificate file on first use.
+    pub(crate) fn client(&self, env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
+        if let Some(client) = self.find(env) {
+            return Ok(client);
+        }
+        let client = build(env)?;
+        let mut clients = self.lock();
+        if clients.len() >= MAX_CLIENTS {
+            clients.pop_front();
+        }
+        clients.push_back((env.clone(), client.clone()));
+        Ok(client)
+    }
+
+    fn find(&self, env: &BTreeMap<String, String>) -> Option<Client> {
+        let mut clients = self.lock();
+        let at = clients.iter().position(|(known, _)| known == env)?;
+        let found = clients.remove(at)?;
+        let client = found.1.clone();
+        clients.push_back(found);
+        Some(client)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(BTreeMap<String, String>, Client)>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
+    install_crypto();
+    let value = |name: &str| env.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let wrong = |name: &str, reason: &dyn std::fmt::Display| {
+        ModelError::new(ModelErrorKind::InvalidRequest, format!("{name} of your environment can not be used: {reason}"))
+            .with_hint(format!("Correct or unset {name} and start the client again."))
+    };
+    let mut builder = Client::builder()
+        .no_proxy()
+        .gzip(false)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent(concat!("mcode/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .tcp_keepalive(TCP_KEEPALIVE)
+        .http2_keep_alive_interval(TCP_KEEPALIVE)
+        .tcp_nodelay(true);
+    let no_proxy = value("NO_PROXY").and_then(NoProxy::from_string);
+    if let Some(url) = value("HTTPS_PROXY") {
+        let proxy = Proxy::https(url).map_err(|error| wrong("HTTPS_PROXY", &error.without_url()))?;
+        builder = builder.proxy(proxy.no_proxy(no_proxy.clone()));
+    }
+    if let Some(url) = value("HTTP_PROXY") {
+        let proxy = Proxy::http(url).map_err(|error| wrong("HTTP_PROXY", &error.without_url()))?;
+        builder = builder.proxy(proxy.no_proxy(no_proxy));
+    }
+    if let Some(path) = value("SSL_CERT_FILE") {
+        let pem = std::fs::read(path).map_err(|error| wrong("SSL_CERT_FILE", &format!("{path}: {error}")))?;
+        let certs =
+            Certificate::from_pem_bundle(&pem).map_err(|error| wrong("SSL_CERT_FILE", &format!("{path}: {error}")))?;
+        if certs.is_empty() {
+            return Err(wrong("SSL_CERT_FILE", &format!("{path} holds no certificate")));
+        }
+        builder = builder.tls_certs_only(certs);
+    }
+    builder.build().map_err(|error| {
+        ModelError::new(ModelErrorKind::Transport, format!("no HTTP client could be made: {}", chain(&error)))
+    })
+}
+
+/// The address of an endpoint from a base URL as the user gave it: with or without scheme, `/v1` and slashes; a query
+/// is kept. A base that already names the endpoint is taken as it is.
+pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
+    let wrong = |reason: &str| {
+        ModelError::new(
+            ModelErrorKind::InvalidRequest,
+            format!("the base URL '{}' can not be used: {reason}", without_secrets(base)),
+        )
+        .with_hint("Set base_url of the provider to something like https://host/v1.")
+    };
+    let trimmed = base.trim();
+    let with_scheme = if trimmed.contains("://") {
+        trimmed.to_owned()
+    } else if is_loopback_name(trimmed.split(['/', ':', '?']).next().unwrap_or_default()) {
+        format!("http://{trimmed}")
+    } else {
+        format!("https://{trimmed}")
+    };
+    let mut url = Url::parse(&with_scheme).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong("it is not an http or https address"));
+    }
+    let mut segments: Vec<String> =
+        url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
+    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
+    if !names_endpoint {
+        let versioned = segments.last().is_some_and(|last| last == "v1");
+        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
+        if wants_version && !versioned {
+            segments.push("v1".to_owned());
+        }
+        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
+    }
+    url.set_path(&segments.join("/"));
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn without_secrets(base: &str) -> String {
+    match base.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => base.to_owned(),
+    }
+}
+
+/// Host and port for people.
+pub(crate) fn host(url: &Url) -> String {
+    let name = url.host_str().unwrap_or("?");
+    url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
+}
+
+/// Whether a host name or address is this machine.
+pub(crate) fn is_loopback_name(name: &str) -> bool {
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Sends a call and waits for the head of the response.
+pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Result<Response, ModelError> {
+    let host = host(&call.url);
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    headers.insert("accept", HeaderValue::from_static("text/event-stream, application/json"));
+    let own = call.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let configured = access.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in own.chain(configured) {
+        add_header(&mut headers, name, value)?;
+    }
+    let body = serde_json::to_vec(&call.body).map_err(|error| {
+        ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
+    })?;
+    let loopback = call.url.host_str().is_some_and(is_loopback_name);
+    let limit = if loopback { HEADERS_TIMEOUT_LOOPBACK } else { HEADERS_TIMEOUT };
+    let sending = client.post(call.url.clone()).headers(headers).body(body).send();
+    match tokio::time::timeout(limit, Box::pin(sending)).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => Err(transport(&error, &host)),
+        Err(_) => {
+            Err(ModelError::new(ModelErrorKind::Transport, format!("no answer from {host} for {} s", limit.as_secs())))
+        }
+    }
+}
+
+fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ModelError> {
+    let wrong = || {
+        ModelError::new(ModelErrorKind::InvalidRequest, format!("the header '{name}' can not be sent as it is written"))
+            .with_hint("Check the key and the headers of the provider for line breaks and odd characters.")
+    };
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
+    value.set_sensitive(true);
+    headers.insert(header, value);
+    Ok(())
+}
+
+/// A failure of the connection, in plain words.
+pub(crate) fn transport(error: &reqwest::Error, host: &str) -> ModelError {
+    let words = chain(error);
+    let lower = words.to_ascii_lowercase();
+    if lower.contains("certificate") || lower.contains("unknownissuer") {
+        let mut error = ModelError::new(
+            ModelErrorKind::Transport,
+            format!("the TLS certificate of {host} was not accepted: {words}"),
+        )
+        .with_hint("If a private authority signs it, start the client with SSL_CERT_FILE set to its certificate.");
+        error.should_retry = Some(false);
+        return error;
+    }
+    if is_refused(error) {
+        return ModelError::new(ModelErrorKind::Transport, format!("nothing answers at {host}: {CONNECTION_REFUSED}"))
+            .with_hint("Check that the server runs and that base_url names its address.");
+    }
+    let what = if error.is_connect() { "could not be reached" } else { "broke the connection" };
+    ModelError::new(ModelErrorKind::Transport, format!("{host} {what}: {words}"))
+}
+
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// The causes of an error, without its URL (which may hold a key).
+fn chain(error: &reqwest::Error) -> String {
+    let mut words = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if words.last() != Some(&text) {
+            words.push(text);
+        }
+        source = cause.source();
+    }
+    if words.is_empty() {
+        words.push(if error.is_timeout() { "timed out".to_owned() } else { "the connection failed".to_owned() });
+    }
+    words.join(": ")
+}
+
+/// Reads an error body up to [`MAX_ERROR_BODY_BYTES`]; what can not be read is left out.
+pub(crate) async fn error_body(response: &mut Response, idle: Duration) -> String {
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BODY_BYTES {
+        match tokio::time::timeout(idle, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_BODY_BYTES - body.len())]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// Takes what the headers say about retrying into an error.
+pub(crate) fn read_retry_headers(error: &mut ModelError, headers: &HeaderMap) {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()).map(|millis| millis / 1_000.0);
+    let seconds = millis.or_else(|| text("retry-after").and_then(seconds_until));
+    if let Some(delay) = seconds.filter(|delay| *delay > 0.0).and_then(|delay| Duration::try_from_secs_f64(delay).ok())
+    {
+        error.retry_after = Some(delay);
+    }
+    error.should_retry = match text("x-should-retry") {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        _ => error.should_retry,
+    };
+    if let Some(delay) = error.retry_after.filter(|delay| *delay > LONG_DELAY) {
+        error.message.push_str(&format!(" (the server asks to wait {})", span(delay)));
+    }
+}
+
+/// Seconds, or an HTTP date.
+fn seconds_until(text: &str) -> Option<f64> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Some(seconds);
+    }
+    let moment = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()?;
+    let wait = moment.as_millisecond().saturating_sub(SystemClock.now().millis());
+    #[allow(clippy::cast_precision_loss, reason = "milliseconds of a wait are far below 2^52")]
+    Some(wait as f64 / 1_000.0)
+}
+
+/// A span for people: `24 h`, `6 min`, `40 s`.
+fn span(delay: Duration) -> String {
+    let seconds = delay.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3_600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_urls_are_joined_without_doubling() {
+        for (base, tail, expected) in [
+            ("http://h:1/v1", CHAT_PATH, "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/", CHAT_PATH, "http://h:1/v1/chat/completions"),
+            ("http://h:1/x/v1//", CHAT_PATH, "http://h:1/x/v1/chat/completions"),
+            ("http://h:1", CHAT_PATH, "http://h:1/v1/chat/completions"),
+            ("http://h:1/v1/chat/completions", CHAT_PATH, "http://h:1/v1/chat/completions"),
+            ("https://api.z.ai/api/paas/v4", CHAT_PATH, "https://api.z.ai/api/paas/v4/chat/completions"),
+            ("http://h:1/v1?k=v&a=b", CHAT_PATH, "http://h:1/v1/chat/completions?k=v&a=b"),
+            ("localhost:8080/v1", CHAT_PATH, "http://localhost:8080/v1/chat/completions"),
+            ("api.example.com", CHAT_PATH, "https://api.example.com/v1/chat/completions"),
+            ("http://h:1", MESSAGES_PATH, "http://h:1/v1/messages"),
+            ("http://h:1/", MESSAGES_PATH, "http://h:1/v1/messages"),
+            ("http://h:1/v1/", MESSAGES_PATH, "http://h:1/v1/messages"),
+            ("https://api.minimax.io/anthropic/v1", MESSAGES_PATH, "https://api.minimax.io/anthropic/v1/messages"),
+            ("https://api.kimi.com/coding/", MESSAGES_PATH, "https://api.kimi.com/coding/v1/messages"),
+        ] {
+            assert_eq!(endpoint(base, tail).unwrap().as_str(), expected, "{base}");
+        }
+        for bad in ["", "ftp://h/v1", "http://", "http://user:secret@:0:0"] {
+            let error = endpoint(bad, CHAT_PATH).unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::InvalidRequest, "{bad}");
+            assert!(!error.message.contains("secret"), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn retry_headers_are_read() {
+        let read = |pairs: &[(&str, String)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            }
+            let mut error = ModelError::new(ModelErrorKind::RateLimited, "limited");
+            read_retry_headers(&mut error, &headers);
+            error
+        };
+        assert_eq!(read(&[("retry-after", "7".into())]).retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(
+            read(&[("retry-after", "7".into()), ("retry-after-ms", "1500".into())]).retry_after,
+            Some(Duration::from_millis(1_500))
+        );
+        let later = jiff::Timestamp::from_millisecond(SystemClock.now().millis() + 60_000).unwrap();
+        let date = later.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let delay = read(&[("retry-after", date)]).retry_after.unwrap();
+        assert!(delay > Duration::from_secs(50) && delay <= Duration::from_secs(60), "{delay:?}");
+        assert_eq!(read(&[("retry-after", "soon".into())]).retry_after, None);
+        assert_eq!(read(&[("retry-after", "-3".into())]).retry_after, None);
+        assert_eq!(read(&[("x-should-retry", "false".into())]).should_retry, Some(false));
+        assert!(read(&[("retry-after", "86400".into())]).message.contains("wait 24 h"));
+    }
+
+    #[test]
+    fn clients_are_shared_by_environment_and_bounded() {
+        let clients = HttpClients::new();
+        let env = |number: usize| BTreeMap::from([("NO_PROXY".to_owned(), format!("h{number}"))]);
+        for number in 0..MAX_CLIENTS + 3 {
+            clients.client(&env(number)).unwrap();
+            clients.client(&env(0)).unwrap();
+        }
+        assert_eq!(clients.lock().len(), MAX_CLIENTS);
+        assert!(clients.find(&env(0)).is_some(), "the one in use stays");
+        assert!(clients.find(&env(1)).is_none());
+    }
+
+    #[test]
+    fn a_broken_network_environment_is_named() {
+        for (name, value) in [("SSL_CERT_FILE", "/nonexistent/ca.pem"), ("HTTPS_PROXY", "http://[::bad")] {
+            let env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let error = HttpClients::new().client(&env).unwrap_err();
+            assert!(error.message.contains(name), "{}", error.message);
+            assert!(!error.is_retryable());
+        }
+    }
+}

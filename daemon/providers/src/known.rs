@@ -1,0 +1,161 @@
+//! The providers that work with a key alone, as data.
+
+use mcode_models::Wire;
+
+/// A provider we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownProvider {
+    /// The part of a model's full name before the slash.
+    pub name: &'static str,
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where it is.
+    pub base_url: &'static str,
+    /// Variables that may hold a key; the first that is set counts.
+    pub key_env: &'static [&'static str],
+    /// Variables that may hold another base URL.
+    pub base_url_env: &'static [&'static str],
+    /// Whether it wants a key.
+    pub needs_key: bool,
+    /// The model to use when the user named none but a key is there; empty for none.
+    pub default_model: &'static str,
+}
+
+const fn chat(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static [&'static str],
+    base_url_env: &'static [&'static str],
+    default_model: &'static str,
+) -> KnownProvider {
+    KnownProvider { name, wire: Wire::OpenaiChat, base_url, key_env, base_url_env, needs_key: true, default_model }
+}
+
+const fn messages(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static [&'static str],
+    base_url_env: &'static [&'static str],
+    default_model: &'static str,
+) -> KnownProvider {
+    KnownProvider { name, wire: Wire::Anthropic, base_url, key_env, base_url_env, needs_key: true, default_model }
+}
+
+const fn local(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static [&'static str],
+    base_url_env: &'static [&'static str],
+) -> KnownProvider {
+    let default_model = "";
+    KnownProvider { name, wire: Wire::OpenaiChat, base_url, key_env, base_url_env, needs_key: false, default_model }
+}
+
+/// All of them; those before are preferred when a default model is looked for.
+pub const KNOWN: &[KnownProvider] = &[
+    messages(
+        "anthropic",
+        "https://api.anthropic.com",
+        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+        &["ANTHROPIC_BASE_URL"],
+        "claude-sonnet-5",
+    ),
+    chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5"),
+    chat(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        &["OPENROUTER_API_KEY"],
+        &["OPENROUTER_BASE_URL"],
+        "anthropic/claude-sonnet-5",
+    ),
+    chat("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"], &["DEEPSEEK_BASE_URL"], "deepseek-v4-pro"),
+    chat("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], &["XAI_BASE_URL"], "grok-4.7"),
+    chat("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], &["MISTRAL_BASE_URL"], "devstral-latest"),
+    chat(
+        "moonshot",
+        "https://api.moonshot.ai/v1",
+        &["MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY"],
+        &["MOONSHOT_BASE_URL"],
+        "kimi-k3",
+    ),
+    chat("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY", "ZHIPU_API_KEY"], &["ZAI_BASE_URL"], "glm-5.3"),
+    messages("minimax", "https://api.minimax.io/anthropic", &["MINIMAX_API_KEY"], &[], "MiniMax-M3"),
+    messages("kimi-for-coding", "https://api.kimi.com/coding", &["KIMI_API_KEY"], &[], "k2p7"),
+    // Its SDK's GROQ_BASE_URL names the host without the path, so it is not read here.
+    chat("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], &[], "openai/gpt-oss-120b"),
+    chat("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], &["CEREBRAS_BASE_URL"], "gpt-oss-120b"),
+    chat(
+        "dashscope",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        &["DASHSCOPE_API_KEY", "ALIBABA_API_KEY"],
+        &["DASHSCOPE_BASE_URL"],
+        "qwen3-coder-plus",
+    ),
+    chat("together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"], &["TOGETHER_BASE_URL"], ""),
+    chat("fireworks", "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"], &["FIREWORKS_BASE_URL"], ""),
+    chat("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], &[], ""),
+    chat("vercel", "https://ai-gateway.vercel.sh/v1", &["AI_GATEWAY_API_KEY"], &[], ""),
+    local("ollama", "http://localhost:11434/v1", &["OLLAMA_API_KEY"], &["OLLAMA_BASE_URL", "OLLAMA_HOST"]),
+    local("lmstudio", "http://127.0.0.1:1234/v1", &["LMSTUDIO_API_KEY"], &["LMSTUDIO_BASE_URL"]),
+    local("llamacpp", "http://localhost:8080/v1", &["LLAMACPP_API_KEY"], &["LLAMACPP_BASE_URL"]),
+    local("vllm", "http://localhost:8000/v1", &["VLLM_API_KEY"], &["VLLM_BASE_URL"]),
+    KnownProvider {
+        name: "demo",
+        wire: Wire::Scripted,
+        base_url: "",
+        key_env: &[],
+        base_url_env: &[],
+        needs_key: false,
+        default_model: "",
+    },
+];
+
+/// The known provider of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static KnownProvider> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+/// The base URL that a variable asks for. `OLLAMA_HOST` may be a bare host, and the address to listen at.
+#[must_use]
+pub(crate) fn base_url_of(variable: &str, value: &str) -> String {
+    if variable != "OLLAMA_HOST" {
+        return value.to_owned();
+    }
+    let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
+    let rest = rest.trim_end_matches('/').replacen("0.0.0.0", "127.0.0.1", 1);
+    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port { format!("{scheme}://{rest}/v1") } else { format!("{scheme}://{rest}:11434/v1") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_models_are_in_the_catalogue() {
+        for known in KNOWN.iter().filter(|known| !known.default_model.is_empty()) {
+            let model = format!("{}/{}", known.name, known.default_model).parse().unwrap();
+            assert!(mcode_models::catalog::table::lookup(&model).is_some(), "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn catalogue_providers_are_known() {
+        for info in mcode_models::catalog::table::bundled() {
+            let model: mcode_models::ModelRef = info.id.parse().unwrap();
+            assert!(find(&model.provider).is_some(), "{}", info.id);
+        }
+    }
+
+    #[test]
+    fn ollama_host_is_made_a_base_url() {
+        for (value, expected) in [
+            ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+            ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+            ("http://box:9/", "http://box:9/v1"),
+        ] {
+            assert_eq!(base_url_of("OLLAMA_HOST", value), expected);
+        }
+    }
+}
