@@ -279,7 +279,7 @@ async fn permit(
             decision.why
         )))),
         Verdict::Ask => {
-            let request = approval_request(services, call, plan, &decision);
+            let request = approval_request(services, &context.project_root, call, plan, &decision);
             let asked = services.port.await_approval(turn_id, request);
             let answer = tokio::select! {
                 answer = asked => answer?,
@@ -319,7 +319,13 @@ fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, plan: &
     })
 }
 
-fn approval_request(services: &RunServices, call: &Call, plan: &CallPlan, decision: &Decision) -> ApprovalRequest {
+fn approval_request(
+    services: &RunServices,
+    project_root: &std::path::Path,
+    call: &Call,
+    plan: &CallPlan,
+    decision: &Decision,
+) -> ApprovalRequest {
     ApprovalRequest {
         approval_id: ApprovalId::from_uuid(services.ids.next()),
         tool_call_id: call.tool_call_id,
@@ -328,7 +334,7 @@ fn approval_request(services: &RunServices, call: &Call, plan: &CallPlan, decisi
         preview: mcode_text::truncate_bytes(&plan.preview, PREVIEW_BYTES_MAX).to_owned(),
         why: decision.why.clone(),
         deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
-        proposed_rule: mcode_permissions::propose_rule(&call.name, &plan.access),
+        proposed_rule: mcode_permissions::propose_rule(&call.name, &plan.access, project_root),
     }
 }
 

@@ -1,45 +1,161 @@
 //! The parts of the daemon and how they are put together.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcode_config::ConfigHandle;
+use mcode_config::{ConfigFile, ConfigHandle, Effective};
 use mcode_endpoint::Incoming;
-use mcode_env::Dirs;
+use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
+use mcode_models::retry::RetryPolicy;
+use mcode_permissions::RuleSet;
+use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_orphan};
+use mcode_server::{About, Reload, ServerDeps};
+use mcode_store::Store;
+use mcode_threads::{Deps, Threads, recovery};
+use mcode_tools::ToolSet;
+use mcode_tools::ask::AskTool;
+use mcode_tools::shell::{ProcessTable, shell_tools};
+use mcode_tools::tasks::TasksTool;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 
 /// How long calls may go on after the daemon was told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// What the parts are made from.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    /// The configuration in force.
-    #[allow(dead_code, reason = "the services are made from it")]
-    pub(crate) config: ConfigHandle,
-    /// Where the files are.
-    #[allow(dead_code, reason = "the services are made from it")]
-    pub(crate) dirs: Dirs,
-}
-
-/// Serves until `shutdown`, then lets calls end, for at most [`DRAIN_MAX`].
-pub(crate) async fn serve(_parts: Parts, incoming: Incoming, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let (_reporter, health) = tonic_health::server::health_reporter();
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(mcode_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
-    let serving = Server::builder()
-        .add_service(health)
-        .add_service(reflection)
-        .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
-    let drained = async {
+/// Opens the store, ends what a dead daemon left open, and serves until `shutdown`; runs are interrupted and recorded,
+/// then calls end, for at most [`DRAIN_MAX`].
+pub(crate) async fn serve(
+    config: ConfigHandle,
+    dirs: &Dirs,
+    incoming: Incoming,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    mcode_providers::install_crypto();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let about = About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: clock.now(),
+        database: dirs.database(),
+        log_file: dirs.log_file(),
+        executable: mcode_env::process::current_exe().unwrap_or_default(),
+    };
+    let threads = Threads::new(deps(&config, dirs, clock).await?);
+    let recovered = recovery::recover(threads.deps()).await?;
+    if recovered != recovery::Recovered::default() {
+        tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed");
+    }
+    let serving = CancellationToken::new();
+    let deps = ServerDeps {
+        threads: threads.clone(),
+        about: Arc::new(about),
+        config_faults: faults(config),
+        shutdown: serving.clone(),
+    };
+    let ending = async {
         shutdown.cancelled().await;
+        threads.shut_down().await;
+        serving.cancel();
+    };
+    let drained = async {
+        serving.cancelled().await;
         tokio::time::sleep(DRAIN_MAX).await;
     };
+    let served = mcode_server::serve(deps, incoming);
+    tokio::pin!(served);
     tokio::select! {
-        result = serving => result?,
+        result = &mut served => return Ok(result?),
+        () = ending => {}
+    }
+    tokio::select! {
+        result = served => result?,
         () = drained => tracing::warn!("calls were cut off at the end"),
     }
     Ok(())
+}
+
+async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyhow::Result<Deps> {
+    let (database, blobs, store_clock) = (dirs.database(), dirs.blobs(), Arc::clone(&clock));
+    let store = tokio::task::spawn_blocking(move || Store::open(database, blobs, store_clock)).await??;
+    let current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync> = {
+        let config = config.clone();
+        Arc::new(move || config.current())
+    };
+    let processes = ProcessTable::new();
+    let mut tools = mcode_tools::file_tools();
+    tools.extend(shell_tools(LocalRunner, &processes));
+    tools.push(Arc::new(AskTool));
+    tools.push(Arc::new(TasksTool));
+    Ok(Deps {
+        store,
+        models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),
+        tools: Arc::new(ToolSet::new(tools)),
+        rules: rules(Arc::clone(&current)),
+        config: current,
+        clock,
+        ids: Arc::new(SystemIds),
+        retry: RetryPolicy::default(),
+        reap_orphan: Arc::new(|pid, started_ticks| {
+            Box::pin(async move {
+                if kill_orphan(ProcessIdentity { pid, started_ticks }).await {
+                    tracing::info!(pid, "a process of an earlier daemon was ended");
+                }
+            })
+        }),
+        end_processes: Arc::new(move |thread_id| {
+            let processes = Arc::clone(&processes);
+            Box::pin(async move { processes.kill_thread(thread_id).await })
+        }),
+        keep_rule: keep_rule(config.clone()),
+    })
+}
+
+/// The rules in force, parsed once per configuration.
+fn rules(current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Arc<dyn Fn() -> Arc<RuleSet> + Send + Sync> {
+    let parsed: Mutex<Option<(Arc<Effective>, Arc<RuleSet>)>> = Mutex::new(None);
+    Arc::new(move || {
+        let config = current();
+        let mut parsed = parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        match parsed.as_ref() {
+            Some((of, rules)) if Arc::ptr_eq(of, &config) => Arc::clone(rules),
+            _ => {
+                let (rules, errors) = RuleSet::parse(&config.permissions);
+                for error in errors {
+                    tracing::error!("{error}");
+                }
+                let rules = Arc::new(rules);
+                *parsed = Some((config, Arc::clone(&rules)));
+                rules
+            }
+        }
+    })
+}
+
+/// Adds a rule to `[permissions] allow` of the user's file and reads it again.
+fn keep_rule(config: ConfigHandle) -> Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync> {
+    Arc::new(move |rule| {
+        let path = config.file().to_path_buf();
+        let change = |error: mcode_config::EditError| format!("the rule '{rule}' could not be kept: {error}");
+        let mut file = ConfigFile::open(&path).map_err(change)?;
+        let mut allow: Vec<String> = config.current().permissions.allow.iter().map(|(rule, _)| rule.clone()).collect();
+        if allow.iter().any(|known| known == rule) {
+            return Ok(());
+        }
+        allow.push(rule.to_owned());
+        let list: Vec<String> = allow.iter().map(|rule| format!("{rule:?}")).collect();
+        file.set("permissions.allow", &format!("[{}]", list.join(", "))).map_err(change)?;
+        match config.reload().first() {
+            None => Ok(()),
+            Some(error) => Err(error.to_string()),
+        }
+    })
+}
+
+fn faults(config: ConfigHandle) -> mcode_server::ConfigFaults {
+    Arc::new(move |reload| {
+        let errors = match reload {
+            Reload::Yes => config.reload(),
+            Reload::No => config.errors(),
+        };
+        let rule_errors = RuleSet::parse(&config.current().permissions).1;
+        errors.iter().map(ToString::to_string).chain(rule_errors.iter().map(ToString::to_string)).collect()
+    })
 }

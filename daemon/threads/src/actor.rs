@@ -136,9 +136,26 @@ impl Actor {
                 break;
             }
         }
-        (self.deps.end_processes)(self.thread_id);
+        self.end_processes().await;
         // Whoever still waits finds the channel closed and asks again, which loads the thread anew.
         self.commands.close();
+    }
+
+    /// Ends what still runs in the background; its ends are signals, so those are handled meanwhile.
+    async fn end_processes(&mut self) {
+        let mut ending = tokio::spawn((self.deps.end_processes)(self.thread_id));
+        loop {
+            tokio::select! {
+                biased;
+                Some(signal) = self.signals.recv() => self.signal(signal).await,
+                ended = &mut ending => {
+                    if let Err(error) = ended {
+                        tracing::error!(thread_id = %self.thread_id, %error, "the processes of a thread could not be ended");
+                    }
+                    return;
+                }
+            }
+        }
     }
 
     async fn wait(&mut self) -> Wake {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use mcode_config::Effective;
 use mcode_env::{Clock, IdGen};
 use mcode_ids::ThreadId;
@@ -15,10 +16,10 @@ use mcode_tools::ToolSet;
 pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
 
 /// Ends the process group of a dead daemon's child, if pid and start time still name the same process.
-pub type ReapOrphan = Arc<dyn Fn(u32, u64) + Send + Sync>;
+pub type ReapOrphan = Arc<dyn Fn(u32, u64) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Ends the processes that a thread still has.
-pub type EndProcesses = Arc<dyn Fn(ThreadId) + Send + Sync>;
+/// Ends the processes that a thread still has; done when their ends are recorded.
+pub type EndProcesses = Arc<dyn Fn(ThreadId) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Keeps a permission rule for good; the error says why it could not.
 pub type KeepRule = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;

@@ -49,7 +49,7 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadE
     }
     let mut state = loaded.state;
     for process in state.open.processes.values() {
-        (deps.reap_orphan)(process.pid, process.started_ticks);
+        (deps.reap_orphan)(process.pid, process.started_ticks).await;
     }
     let mut events = closing_events(&state, RunStatus::Interrupted, REASON, true);
     if let Some(run_id) = state.open.run {
