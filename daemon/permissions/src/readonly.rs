@@ -251,7 +251,7 @@ mod tests {
             "sudo ls",
             "PATH=/x ls",
             "ls $(touch x)",
-            "eval ls",
+            "eval \"$x\"",
             "$x",
             "bash -c 'touch x'",
             "tree -o x",

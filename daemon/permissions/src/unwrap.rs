@@ -164,9 +164,12 @@ fn runs_words(words: &[Word], depth: usize, transparent: bool, assigned: Vec<Str
 
 /// `sh -c SCRIPT`; a shell that reads a file or its input runs what can not be seen, but names it in its words.
 fn shell(words: &[Word], depth: usize) -> Unwrapped {
+    // Start-up files of an interactive shell would run beside the script.
+    let mut plain = true;
     let mut at = 0;
     while let Some(word) = words.get(at) {
         let Some(text) = word.known() else { return Unwrapped::Unknown };
+        plain &= !matches!(text, "--rcfile" | "--init-file") && (text.starts_with("--") || !text.contains('i'));
         if matches!(text, "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file") {
             at += 2;
             continue;
@@ -179,7 +182,7 @@ fn shell(words: &[Word], depth: usize) -> Unwrapped {
                 at += 1;
             }
             return match words.get(at).map(Word::known) {
-                Some(Some(script)) => script_runs(script, depth, false),
+                Some(Some(script)) => script_runs(script, depth, plain),
                 Some(None) => Unwrapped::Unknown,
                 None => Unwrapped::Plain,
             };
