@@ -146,6 +146,7 @@ impl Draft<'_> {
     }
 
     fn delete(&mut self, given: &str, hunks: &[Hunk]) -> Result<(), ToolFailure> {
+        self.no_link(given)?;
         let file = self.existing(given)?;
         if !hunks.is_empty() && !patched(file, hunks)?.is_empty() {
             return Err(failed(&file.shown, "the patch deletes this file, but it holds more than the patch removes"));
@@ -162,6 +163,8 @@ impl Draft<'_> {
             file.after = Some(content);
             return Ok(());
         };
+        self.no_link(given)?;
+        let file = self.existing(given)?;
         let like = file.like.clone().unwrap_or_else(|| source.clone());
         let executable = file.executable;
         if path::resolve(self.context, target)? != source {
@@ -175,6 +178,14 @@ impl Draft<'_> {
         if target.path != source {
             target.like = Some(like);
             target.executable = executable;
+        }
+        Ok(())
+    }
+
+    /// What a link leads to is not removed by removing the link's name.
+    fn no_link(&self, given: &str) -> Result<(), ToolFailure> {
+        if path::is_link(self.context, given) {
+            return Err(failed(given, "this is a link, which a patch does not delete or move; use rm or mv"));
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ pub fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
     if lines.last() == Some(&"") {
         lines.pop();
     }
-    let begin = lines.iter().position(|line| line.trim() == "*** Begin Patch");
+    let begin = lines.iter().position(|line| line.trim_end() == "*** Begin Patch");
     let mut reader = Reader { lines, next: 0 };
     let files = match begin {
         Some(begin) => {
@@ -270,6 +270,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// At the signature of a mailed patch (`-- `, then git's version) or the end of a code block, with nothing after it.
+    fn at_closing(&self) -> bool {
+        let rest = |from: usize| self.lines.iter().skip(self.next + from).all(|line| line.trim().is_empty());
+        match self.peek() {
+            Some("-- ") => self.peek_at(1).starts_with(|c: char| c.is_ascii_digit()) && rest(2),
+            Some(line) => line.starts_with("```") && rest(1),
+            None => false,
+        }
+    }
+
     fn unified_hunk(&mut self) -> Result<Hunk, String> {
         let head = self.peek().unwrap_or_default();
         let mut hunk = Hunk { at: numbers(head), ..Hunk::default() };
@@ -287,8 +297,7 @@ impl<'a> Reader<'a> {
                 if let Some(last) = hunk.lines.last_mut() {
                     last.bare = true;
                 }
-            } else if line == "-- " || line.starts_with("```") {
-                // The signature of a mailed patch, or the end of a code block.
+            } else if self.at_closing() {
                 self.next = self.lines.len();
                 break;
             } else {

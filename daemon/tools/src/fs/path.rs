@@ -38,6 +38,13 @@ fn expand_home(context: &CallContext, given: &str) -> PathBuf {
     }
 }
 
+/// Whether `given` itself is a link, wherever it leads.
+#[must_use]
+pub fn is_link(context: &CallContext, given: &str) -> bool {
+    let path = context.cwd.join(expand_home(context, given));
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
+}
+
 fn follow(absolute: &Path, given: &str) -> Result<PathBuf, ToolFailure> {
     let mut todo: VecDeque<OsString> = parts(absolute).collect();
     let mut done = PathBuf::new();

@@ -186,31 +186,32 @@ fn look(target: &Target, stop: &Stop, found: &mut Found) -> Result<(), ToolFailu
     Ok(())
 }
 
-/// The pattern, and after it (when it has braces) the same with braces taken as themselves.
+/// The pattern, and after it the same with braces, then also brackets, taken as themselves: `{rule}.md` and `[id].tsx`
+/// are names of files too.
 fn matchers(pattern: &str) -> Result<Vec<GlobMatcher>, ToolFailure> {
     let build = |pattern: &str| {
         GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build().map(|g| g.compile_matcher())
     };
-    let mut matchers = Vec::new();
     let first = build(pattern);
-    if pattern.contains(['{', '}'])
-        && let Ok(literal) = build(&literal_braces(pattern))
-    {
-        matchers.push(literal);
+    let reason = first.as_ref().err().map(|error| error.kind().to_string());
+    let mut matchers: Vec<GlobMatcher> = first.into_iter().collect();
+    if pattern.contains(['{', '}']) {
+        matchers.extend(build(&literal_braces(pattern)));
     }
-    match first {
-        Ok(matcher) => matchers.insert(0, matcher),
-        Err(error) if matchers.is_empty() => {
-            return Err(ToolFailure::BadArguments(format!(
-                "glob: the field 'pattern' is no pattern: {}; put [ ] around a sign to take it as itself",
-                error.kind()
-            )));
-        }
-        Err(_) => {}
+    if pattern.contains(['[', ']']) {
+        let all: String =
+            pattern.chars().map(|c| if "[]{}".contains(c) { format!("[{c}]") } else { c.to_string() }).collect();
+        matchers.extend(build(&all));
     }
-    Ok(matchers)
+    match reason {
+        Some(reason) if matchers.is_empty() => Err(ToolFailure::BadArguments(format!(
+            "glob: the field 'pattern' is no pattern: {reason}; put [ ] around a sign to take it as itself"
+        ))),
+        _ => Ok(matchers),
+    }
 }
 
+/// The pattern with braces outside of brackets taken as themselves.
 fn literal_braces(pattern: &str) -> String {
     let mut result = String::with_capacity(pattern.len() + 8);
     let mut in_class = false;
@@ -309,6 +310,8 @@ mod tests {
         let matchers = matchers("{rule} *").unwrap();
         assert!(!matchers[0].is_match("{rule} x") && matchers[1].is_match("{rule} x"));
         assert!(super::matchers("a{b").unwrap()[0].is_match("a{b"));
-        assert!(super::matchers("a[b").unwrap_err().to_string().contains("pattern"));
+        assert!(super::matchers("a[b").unwrap()[0].is_match("a[b"));
+        assert!(super::matchers("[id]*").unwrap()[1].is_match("[id].tsx"));
+        assert!(super::matchers("a\\").unwrap_err().to_string().contains("'pattern' is no pattern"));
     }
 }

@@ -46,6 +46,8 @@ pub(crate) fn walker(root: &Path, respect_ignores: bool) -> WalkBuilder {
         .standard_filters(respect_ignores)
         .hidden(false)
         .require_git(false)
+        // The user's own list is found through the environment, which here is the daemon's.
+        .git_global(false)
         .follow_links(false)
         .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
     builder

@@ -193,23 +193,16 @@ async fn a20_read_only_stays_read_only() {
     rig.chmod("closed", 0o755);
 }
 
-/// 10 000 000 numbered lines of 100 bytes.
+/// 10 000 000 numbered lines of 100 bytes. Between blocks of 10 000 only the upper digits differ.
 fn gigabyte(path: &Path) {
-    let mut line = [b'.'; 100];
-    line[..8].copy_from_slice(b"00000000");
-    line[99] = b'\n';
-    let mut block = Vec::with_capacity(1_000_000);
+    let dots = ".".repeat(91);
+    let mut block: Vec<u8> =
+        (1..=10_000).map(|line| format!("{:08}{dots}\n", line % 10_000)).collect::<String>().into();
     let mut file = std::fs::File::create(path).unwrap();
-    for _ in 0..1000 {
-        block.clear();
-        for _ in 0..10_000 {
-            for digit in line[..8].iter_mut().rev() {
-                *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
-                if *digit != b'0' {
-                    break;
-                }
-            }
-            block.extend_from_slice(&line);
+    for upper in 0..1000 {
+        let (these, last) = (format!("{upper:04}"), format!("{:04}", upper + 1));
+        for (index, line) in block.chunks_exact_mut(100).enumerate() {
+            line[..4].copy_from_slice(if index == 9999 { last.as_bytes() } else { these.as_bytes() });
         }
         file.write_all(&block).unwrap();
     }
@@ -245,10 +238,4 @@ async fn a21_a_gigabyte_is_neither_read_whole_nor_edited() {
     assert!(message.contains("1000000000 bytes; files over 64 MB are not changed"), "{message}");
     assert!(peak_memory_kib() - before < 200 * 1024);
     assert_eq!(std::fs::metadata(path).unwrap().len(), 1_000_000_000);
-    let message = rig.fails("view", json!({"path": "big.txt", "offset": 10_000_001})).await;
-    assert!(
-        message.contains("there is no line 10000001; the file has 10000000 lines")
-            || message.contains("it ends before"),
-        "{message}"
-    );
 }

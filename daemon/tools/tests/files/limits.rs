@@ -33,6 +33,8 @@ async fn a_line_of_a_huge_file_is_never_held() {
         view.len() < 2500 && view.contains("[line cut: 67118864 bytes, the first 2000 characters shown]"),
         "{view}"
     );
+    let message = rig.fails("view", json!({"path": "one-line", "offset": 2})).await;
+    assert!(message.contains("there is no line 2"), "{message}");
     let message = rig.fails("write", json!({"path": "one-line", "content": "x"})).await;
     assert!(message.contains("files over 64 MB are not changed"), "{message}");
 }
@@ -73,10 +75,10 @@ async fn a_diff_is_bounded() {
     let output = rig.call("write", json!({"path": "f", "content": content})).await.unwrap();
     let diff = output.diff.unwrap();
     assert!(diff.len() < MAX_DIFF_BYTES + 100 && diff.contains("[diff cut: "), "{}", diff.len());
-    let large = "x\n".repeat(3 * 1024 * 1024);
+    let large = format!("{}x\n", "y".repeat(99)).repeat(50_000);
     let output = rig.call("write", json!({"path": "f", "content": large})).await.unwrap();
     assert!(output.diff.unwrap().contains("[no diff of a large file:"));
-    rig.ok("edit", json!({"path": "f", "old": "x\n", "new": "y\n", "replace_all": true})).await;
+    rig.ok("edit", json!({"path": "f", "old": "x\n", "new": "z\n", "replace_all": true})).await;
 }
 
 #[tokio::test]

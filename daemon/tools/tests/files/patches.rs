@@ -129,6 +129,33 @@ async fn files_are_not_overwritten_by_adding_or_moving() {
 }
 
 #[tokio::test]
+async fn a_link_is_not_taken_for_what_it_leads_to() {
+    let rig = Rig::new();
+    rig.put("real", "1\n");
+    crate::rig::symlink("real", rig.path("link"));
+    for action in ["*** Delete File: link", "*** Update File: link\n*** Move to: other\n-1\n+2"] {
+        let patch = format!("*** Begin Patch\n{action}\n*** End Patch");
+        assert!(rig.fails("apply_patch", json!({"patch": patch})).await.contains("this is a link"));
+    }
+    let update = "*** Begin Patch\n*** Update File: link\n-1\n+2\n*** End Patch";
+    rig.ok("apply_patch", json!({"patch": update})).await;
+    assert_eq!((rig.text("real").as_str(), rig.path("link").is_symlink()), ("2\n", true));
+}
+
+#[tokio::test]
+async fn mailed_patches_and_code_blocks_end_where_they_end() {
+    let rig = Rig::new();
+    rig.put("f", "- \na\nb\n");
+    let mail =
+        "From x\nSubject: y\n\n---\n f | 2 +-\n\n--- a/f\n+++ b/f\n@@ -1,3 +1,2 @@\n-- \n-a\n+A\n b\n-- \n2.43.0\n\n";
+    rig.ok("apply_patch", json!({"patch": mail})).await;
+    assert_eq!(rig.text("f"), "A\nb\n");
+    let block = "```diff\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-A\n+B\n```\n";
+    rig.ok("apply_patch", json!({"patch": block})).await;
+    assert_eq!(rig.text("f"), "B\nb\n");
+}
+
+#[tokio::test]
 async fn line_endings_of_the_file_are_kept() {
     let rig = Rig::new();
     rig.put("f", "a\r\nb\r\nc");
