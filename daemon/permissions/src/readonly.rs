@@ -73,15 +73,26 @@ pub(crate) fn only_looks(parsed: &Parsed) -> bool {
 
 /// Whether every path that the command names is in the project, and none is known to hold secrets.
 pub(crate) fn stays_inside(parsed: &Parsed, cwd: &Path, places: &Places<'_>) -> bool {
+    let mut moves = parsed.all().filter(|simple| program(simple) == "cd").peekable();
+    let moved = moves.peek().is_some();
+    // Without a folder, and with `-`, it is not known where `cd` leads.
+    if !moves.all(|simple| matches!(&simple.words[1..], [folder] if !folder.text.starts_with('-'))) {
+        return false;
+    }
     let words = parsed.all().flat_map(|simple| simple.words.iter().skip(1));
     words.chain(parsed.redirects.iter().map(|redirect| &redirect.target)).all(|word| {
         let secret_glob = word.glob && word.text.contains(".e");
-        !word.dynamic
-            && !secret_glob
+        // After a `cd` within the project, a path that does not go up stays within it too.
+        let unknown = word.dynamic || secret_glob || (moved && word.text.contains(".."));
+        !unknown
             && named_paths(word, cwd, places.home)
                 .iter()
                 .all(|path| path == Path::new("/dev/null") || (places.inside(path) && !is_secret(path, places.home)))
     })
+}
+
+fn program(simple: &Simple) -> &str {
+    simple.words.first().map_or("", |word| &word.text)
 }
 
 fn simple_only_looks(simple: &Simple) -> bool {
@@ -94,7 +105,7 @@ fn simple_only_looks(simple: &Simple) -> bool {
     let Some(program) = simple.words.first() else { return true };
     let Some(name) = program.known() else { return false };
     let arguments = &simple.words[1..];
-    if HARMLESS.contains(&name) || name == "[[" {
+    if HARMLESS.contains(&name) || matches!(name, "[[" | "cd") {
         return true;
     }
     // For these an argument can do harm, so every argument must be known, and no name may stand in for an option.
@@ -278,10 +289,16 @@ mod tests {
         let extra = [];
         let places = Places { project_root: Path::new("/p"), extra_dirs: &extra, home: Some(Path::new("/h")) };
         let inside = |command: &str| stays_inside(&parse(command).unwrap(), Path::new("/p/sub"), &places);
-        for command in ["ls", "cat a ../b", "grep -r foo .", "cat a 2>/dev/null", "ls *.rs"] {
+        for command in
+            ["cd /p/a && ls x", "cd a; cat b", "ls", "cat a ../b", "grep -r foo .", "cat a 2>/dev/null", "ls *.rs"]
+        {
             assert!(inside(command), "{command}");
         }
         for command in [
+            "cd / && cat etc/passwd",
+            "cd; cat x",
+            "cd - && cat x",
+            "cd /p && cat ../x",
             "cat /etc/passwd",
             "cat ../../x",
             "cat ~/.ssh/id_rsa",

@@ -47,7 +47,8 @@ fn start(spec: &CommandSpec, name: &str) -> io::Result<Child> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new(program);
-    command.args(spec.argv.iter().skip(1)).current_dir(&spec.cwd).env_clear().envs(&spec.env);
+    os::arguments(&mut command, spec.argv.get(1..).unwrap_or_default());
+    command.current_dir(&spec.cwd).env_clear().envs(&spec.env);
     command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
     command.stdout(writer.try_clone()?).stderr(writer);
     os::prepare(&mut command, spec.umask);

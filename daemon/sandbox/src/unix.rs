@@ -29,6 +29,11 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>) {
     }
 }
 
+/// Gives the command its arguments, as they are.
+pub(crate) fn arguments(command: &mut Command, arguments: &[String]) {
+    command.args(arguments);
+}
+
 /// The reading end of a command's output.
 #[derive(Debug)]
 pub(crate) struct Output(pipe::Receiver);

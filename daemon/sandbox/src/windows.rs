@@ -28,6 +28,19 @@ pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>) {
     command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
 }
 
+/// Gives the command its arguments. What `cmd /S /C` runs is put between quotes and left as it is otherwise: `cmd`
+/// takes off the outer ones and does not know the escapes that other programs do.
+pub(crate) fn arguments(command: &mut Command, arguments: &[String]) {
+    match arguments {
+        [options @ .., run, script] if run == "/C" => {
+            command.args(options).arg(run).raw_arg(format!("\"{script}\""));
+        }
+        _ => {
+            command.args(arguments);
+        }
+    }
+}
+
 /// The reading end of a command's output. Anonymous pipes can not be read asynchronously here: a thread reads.
 #[derive(Debug)]
 pub(crate) struct Output {

@@ -1,6 +1,6 @@
 //! The shell tool against the public fault reports of area B, with real processes.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 
 mod stage;
 
