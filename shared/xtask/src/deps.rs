@@ -116,7 +116,8 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     ("clap_complete", &["mcode-cli"]),
     ("anyhow", &["mcoded", "mcode-cli", "mcode-testkit", "xtask"]),
     ("tracing-subscriber", &["mcoded"]),
-    ("uuid", &["mcode-ids", "mcode-env"]),
+    // The server only reads the time in an id; making ids is banned by .clippy.toml.
+    ("uuid", &["mcode-ids", "mcode-env", "mcode-server"]),
     ("rand", &["mcode-env"]),
     ("directories", &["mcode-env"]),
     ("toml", &["mcode-config", "xtask"]),
