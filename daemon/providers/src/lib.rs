@@ -13,6 +13,8 @@ pub mod chat;
 pub mod decode;
 mod exchange;
 pub mod failure;
+#[cfg(test)]
+mod fixtures;
 pub mod http;
 mod ids;
 pub mod known;
@@ -21,6 +23,8 @@ mod prompt;
 pub mod registry;
 pub mod scripted;
 pub mod sse;
+#[cfg(test)]
+mod testing;
 
 pub use http::install_crypto;
 pub use registry::Registry;

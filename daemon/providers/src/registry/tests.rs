@@ -1,1 +1,131 @@
-//! x
+//! Which model, key and address a client gets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcode_config::{Effective, ModelEntry, ProviderEntry};
+use mcode_models::{ModelErrorKind, ModelRegistry, Wire};
+
+use super::Registry;
+
+fn registry(config: Effective) -> Registry {
+    let config = Arc::new(config);
+    Registry::new(Arc::new(move || Arc::clone(&config)))
+}
+
+fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn with_provider(name: &str, entry: ProviderEntry) -> Registry {
+    registry(Effective { providers: BTreeMap::from([(name.to_owned(), entry)]), ..Effective::default() })
+}
+
+#[test]
+fn the_clients_environment_gives_key_address_and_network() {
+    let env = env(&[
+        ("ANTHROPIC_API_KEY", "k1"),
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:7"),
+        ("https_proxy", "http://p:1"),
+        ("NO_PROXY", "localhost"),
+        ("PATH", "/bin"),
+    ]);
+    let found = registry(Effective::default()).resolve("anthropic/claude-sonnet-4-5", &env).unwrap();
+    assert_eq!(found.access.key.as_ref().unwrap().expose(), "k1");
+    assert!(!found.access.bearer);
+    assert_eq!(found.access.base_url, "http://127.0.0.1:7");
+    let network: Vec<(&str, &str)> =
+        found.access.network_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(network, [("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "localhost")]);
+    assert!(!format!("{found:?}").contains("k1"), "keys do not show");
+    let token = self::env(&[("ANTHROPIC_AUTH_TOKEN", "t")]);
+    assert!(registry(Effective::default()).resolve("anthropic/claude-sonnet-4-5", &token).unwrap().access.bearer);
+}
+
+#[test]
+fn a_missing_key_says_what_to_set() {
+    let error = registry(Effective::default()).resolve("openai/gpt-5", &env(&[])).unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Auth);
+    assert!(
+        error.hint.contains("OPENAI_API_KEY") && error.hint.contains("[providers.openai] api_key"),
+        "{}",
+        error.hint
+    );
+    let named = ProviderEntry { api_key: Some("env:MY_KEY".into()), ..ProviderEntry::default() };
+    let error = with_provider("openai", named.clone()).resolve("openai/gpt-5", &env(&[])).unwrap_err();
+    assert!(error.message.contains("MY_KEY"), "{}", error.message);
+    let found = with_provider("openai", named).resolve("openai/gpt-5", &env(&[("MY_KEY", "k")])).unwrap();
+    assert_eq!(found.access.key.unwrap().expose(), "k");
+}
+
+#[test]
+fn a_declared_server_needs_only_its_address() {
+    let entry = ProviderEntry {
+        base_url: Some("http://127.0.0.1:8080/v1".into()),
+        models: vec![ModelEntry {
+            id: "a/b".into(),
+            context: Some(32_768),
+            max_output: Some(2_048),
+            images: Some(false),
+        }],
+        idle_timeout: Some(Duration::from_secs(5)),
+        ..ProviderEntry::default()
+    };
+    let registry = with_provider("local", entry);
+    let found = registry.resolve("local/a/b", &env(&[])).unwrap();
+    assert_eq!(found.access.wire, Wire::OpenaiChat);
+    assert_eq!((found.info.context_tokens, found.info.max_output_tokens, found.info.images), (32_768, 2_048, false));
+    assert_eq!(found.access.idle_timeout_ms, 5_000);
+    assert_eq!(registry.default_model("build", &env(&[])).as_deref(), Some("local/a/b"));
+    let listed = registry.list(&env(&[]));
+    assert!(listed.iter().any(|model| model.info.id == "local/a/b" && model.usable));
+    assert!(listed.iter().any(|model| model.info.id == "openai/gpt-5" && !model.usable));
+}
+
+#[test]
+fn what_can_not_be_is_named() {
+    let registry = registry(Effective::default());
+    for model in ["gpt", "nobody/x", "demo/other", ""] {
+        let error = registry.resolve(model, &env(&[])).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::UnknownModel, "{model}");
+        assert!(!error.hint.is_empty(), "{model}");
+    }
+    for (entry, words) in [
+        (ProviderEntry { wire: Some("gemini".into()), ..ProviderEntry::default() }, "gemini"),
+        (
+            ProviderEntry {
+                api_key: Some("command:pass show x".into()),
+                base_url: Some("http://h".into()),
+                ..ProviderEntry::default()
+            },
+            "command:",
+        ),
+        (ProviderEntry::default(), "base_url"),
+    ] {
+        let error = with_provider("mine", entry).resolve("mine/x", &env(&[])).unwrap_err();
+        assert!(error.message.contains(words) && error.message.contains("[providers.mine]"), "{}", error.message);
+        assert!(!error.message.contains("pass show"), "what follows may be a secret");
+    }
+}
+
+#[test]
+fn the_default_model_is_the_configured_one_else_one_with_a_key() {
+    let bare = registry(Effective::default());
+    assert_eq!(bare.default_model("build", &env(&[])), None);
+    assert_eq!(bare.default_model("build", &env(&[("OPENAI_API_KEY", "k")])).as_deref(), Some("openai/gpt-5.5"));
+    let set = registry(Effective {
+        model: Some("x/one".into()),
+        mode_models: BTreeMap::from([("plan".to_owned(), "x/two".to_owned())]),
+        ..Effective::default()
+    });
+    assert_eq!(set.default_model("build", &env(&[])).as_deref(), Some("x/one"));
+    assert_eq!(set.default_model("plan", &env(&[])).as_deref(), Some("x/two"));
+}
+
+#[test]
+fn the_scripted_model_needs_nothing() {
+    let found = registry(Effective::default()).resolve("demo/scripted", &env(&[])).unwrap();
+    assert_eq!(found.access.wire, Wire::Scripted);
+    assert!(found.access.key.is_none());
+}
