@@ -286,7 +286,7 @@ impl<D: WireDecoder> Reading<D> {
     }
 
     /// Reads the last bytes of a finished response in the background, so that its connection can be used again.
-    fn drain(self: Box<Self>) {
+    fn drain(self) {
         let mut response = self.response;
         tokio::spawn(async move {
             let rest = async { while let Ok(Some(_)) = response.chunk().await {} };

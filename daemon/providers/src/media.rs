@@ -53,10 +53,13 @@ impl Prepared {
 /// All media of a request by blob hash: ready, or why not (for the note to the model).
 pub(crate) type PreparedMedia = BTreeMap<String, Result<Arc<Prepared>, String>>;
 
+/// Shrunken pictures by blob hash and side, the oldest first.
+type Kept = VecDeque<((String, u32), Arc<Prepared>)>;
+
 /// Prepares media and remembers what was laborious.
 #[derive(Debug, Default)]
 pub(crate) struct MediaShop {
-    kept: Mutex<VecDeque<((String, u32), Arc<Prepared>)>>,
+    kept: Mutex<Kept>,
 }
 
 impl MediaShop {
@@ -94,7 +97,7 @@ impl MediaShop {
         Ok(prepared)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<((String, u32), Arc<Prepared>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -118,7 +118,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, acts: &[Act], l
 
 async fn read_request<S: AsyncRead + Unpin>(socket: &mut S) -> Option<Seen> {
     let mut bytes = Vec::new();
-    let mut piece = [0u8; 16 * 1024];
+    let mut piece = vec![0u8; 16 * 1024];
     loop {
         let read = socket.read(&mut piece).await.ok().filter(|read| *read > 0)?;
         bytes.extend_from_slice(&piece[..read]);
