@@ -14,6 +14,7 @@ use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
 use mcode_ids::{ApprovalId, ProcessId, QuestionId, ToolCallId, TurnId};
+use mcode_permissions::access::Access;
 use mcode_permissions::{DecideInput, Decision, Mode, Verdict};
 use mcode_tools::port::StartedProcess;
 use mcode_tools::{AskOutcome, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
@@ -134,9 +135,9 @@ impl Driver {
         let plan = match (&call.problem, &call.tool) {
             (Some(problem), _) => Err(ToolFailure::BadArguments(problem.clone())),
             (None, None) => Err(ToolFailure::Failed("there is no such tool".to_owned())),
-            (None, Some((tool, _))) => {
+            (None, Some((tool, spec))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
-                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, Vec::new());
+                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec, Vec::new());
                 tokio::task::spawn_blocking(move || tool.plan(&arguments, &context)).await.unwrap_or_else(|_| {
                     Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
                 })
@@ -229,7 +230,7 @@ async fn run_one(
     if let Err(refusal) = permit(services, context, turn_id, &call, &spec, &plan).await? {
         return Ok(refusal);
     }
-    let call_context = call_context(services, context, turn_id, id, tasks);
+    let call_context = call_context(services, context, turn_id, id, &spec, tasks);
     // A task of its own: a tool that panics fails its call, not the run.
     let mut running = tokio::spawn(tool.run(call.arguments.clone(), call_context));
     let joined = tokio::select! {
@@ -262,7 +263,7 @@ async fn permit(
     spec: &ToolSpec,
     plan: &CallPlan,
 ) -> Result<Result<(), ToolResult>, Stop> {
-    let decision = decide(services, context, spec, plan);
+    let decision = decide(services, context, spec, &plan.access);
     let refused = |text: String| {
         let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
         result.preview.clone_from(&decision.why);
@@ -300,7 +301,8 @@ async fn permit(
     }
 }
 
-fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, plan: &CallPlan) -> Decision {
+/// What the rules, the mode and the run's policy say about these effects of a tool.
+fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, accesses: &[Access]) -> Decision {
     let mode = match context.options.mode.as_str() {
         "plan" => Mode::Plan,
         "explore" => Mode::Explore,
@@ -310,7 +312,7 @@ fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, plan: &
     services.rules.decide(&DecideInput {
         tool: spec.name,
         category: spec.category,
-        accesses: &plan.access,
+        accesses,
         mode,
         policy: context.options.approval,
         project_root: &context.project_root,
@@ -367,6 +369,7 @@ fn call_context(
     context: &RunContext,
     turn_id: TurnId,
     tool_call_id: ToolCallId,
+    spec: &ToolSpec,
     tasks: Vec<TaskItem>,
 ) -> CallContext {
     CallContext {
@@ -380,8 +383,8 @@ fn call_context(
         blobs: Arc::clone(&services.blobs),
         port: Arc::new(CallPort {
             services: services.clone(),
-            interactive: context.options.interactive,
-            cancel: context.cancel.clone(),
+            context: context.clone(),
+            spec: spec.clone(),
             turn_id,
             tool_call_id,
         }),
@@ -396,8 +399,8 @@ fn call_context(
 #[derive(Debug)]
 struct CallPort {
     services: RunServices,
-    interactive: bool,
-    cancel: tokio_util::sync::CancellationToken,
+    context: RunContext,
+    spec: ToolSpec,
     turn_id: TurnId,
     tool_call_id: ToolCallId,
 }
@@ -405,7 +408,7 @@ struct CallPort {
 impl ToolPort for CallPort {
     fn ask(&self, question: String, options: Vec<String>, multiple: bool) -> BoxFuture<'_, AskOutcome> {
         Box::pin(async move {
-            if !self.interactive {
+            if !self.context.options.interactive {
                 return AskOutcome::NobodyThere;
             }
             let question = Question {
@@ -420,7 +423,7 @@ impl ToolPort for CallPort {
                     Ok(Some(text)) => AskOutcome::Answered(text),
                     Ok(None) | Err(_) => AskOutcome::Cancelled,
                 },
-                () = self.cancel.cancelled() => AskOutcome::Cancelled,
+                () = self.context.cancel.cancelled() => AskOutcome::Cancelled,
             }
         })
     }
@@ -456,6 +459,11 @@ impl ToolPort for CallPort {
         Box::pin(async move {
             let _ = self.services.port.process_exited(process_id, exit_code, reason, notice).await.is_ok();
         })
+    }
+
+    fn may_read(&self, path: &std::path::Path) -> bool {
+        let access = [Access::ReadPath(path.to_path_buf())];
+        decide(&self.services, &self.context, &self.spec, &access).verdict == Verdict::Allow
     }
 
     fn output(&self, text: &str) {

@@ -49,6 +49,9 @@ pub trait ToolPort: Send + Sync + fmt::Debug {
         reason: String,
         notice: Option<String>,
     ) -> BoxFuture<'_, ()>;
+    /// Whether the call may read this resolved path, which it came upon by walking a folder that it was allowed to
+    /// read. A rule may forbid the file, or ask about it, though the folder is allowed.
+    fn may_read(&self, path: &std::path::Path) -> bool;
     /// More output of a running command, for people who watch; not stored, may be dropped.
     fn output(&self, text: &str);
 }

@@ -188,6 +188,7 @@ struct Found {
     count: u64,
     searched: usize,
     skipped: usize,
+    withheld: usize,
     stopped: bool,
 }
 
@@ -201,7 +202,7 @@ fn search(context: &CallContext, arguments: &Arguments, limit: Duration) -> Resu
     let root = path::resolve(context, given)?;
     let meta = std::fs::metadata(&root).map_err(|error| disk::missing(&root, given, &error))?;
     let stop = Stop::after(limit, context.cancel.clone());
-    let search = Search { arguments, matcher, only, stop, found: Mutex::new(Found::default()) };
+    let search = Search { context, arguments, matcher, only, stop, found: Mutex::new(Found::default()) };
     if meta.is_dir() {
         search.tree(&root, &shown_root(given));
     } else {
@@ -223,6 +224,7 @@ fn shown_root(given: &str) -> PathBuf {
 }
 
 struct Search<'a> {
+    context: &'a CallContext,
     arguments: &'a Arguments,
     matcher: RegexMatcher,
     only: Option<GlobMatcher>,
@@ -243,7 +245,9 @@ impl Search<'_> {
                 let inner = entry.path().strip_prefix(root).unwrap_or(entry.path());
                 let wanted = entry.file_type().is_some_and(|kind| kind.is_file())
                     && self.only.as_ref().is_none_or(|only| only.is_match(inner));
-                if wanted && self.file(&mut searcher, entry.path(), shown.join(inner)).is_err() {
+                if wanted && !self.context.port.may_read(entry.path()) {
+                    self.note(|found| found.withheld += 1);
+                } else if wanted && self.file(&mut searcher, entry.path(), shown.join(inner)).is_err() {
                     self.note(|found| found.skipped += 1);
                 }
                 if self.note(|found| found.stopped) { WalkState::Quit } else { WalkState::Continue }
@@ -321,6 +325,9 @@ fn report(arguments: &Arguments, found: &Found, limit: Duration) -> ToolOutput {
     }];
     if found.skipped > 0 {
         notes.push(format!("{} not searched (binary, or not readable)", counted(found.skipped, "file", "files")));
+    }
+    if found.withheld > 0 {
+        notes.push(format!("{} not searched (a permission is needed)", counted(found.withheld, "file", "files")));
     }
     if found.stopped {
         notes.push(if found.count >= MAX_COUNTED {

@@ -37,6 +37,11 @@ impl Blobs for MemoryBlobs {
 struct QuietPort;
 
 impl ToolPort for QuietPort {
+    /// A file named `withheld` stands for one that a rule forbids.
+    fn may_read(&self, path: &std::path::Path) -> bool {
+        path.file_name().is_none_or(|name| name != "withheld")
+    }
+
     fn ask(&self, _: String, _: Vec<String>, _: bool) -> BoxFuture<'_, AskOutcome> {
         Box::pin(async { AskOutcome::NobodyThere })
     }

@@ -184,3 +184,14 @@ async fn patterns_may_lead_elsewhere_and_say_so() {
     let up = rig.access("glob", json!({"pattern": "../*"}));
     assert!(up.contains(&Access::ReadPath(rig.root.parent().unwrap().to_path_buf())), "{up:?}");
 }
+
+#[tokio::test]
+async fn files_that_need_a_permission_are_left_out_of_a_walk() {
+    let rig = Rig::new();
+    rig.put("open.txt", "needle in the open\n");
+    rig.put("sub/withheld", "needle withheld\n");
+    let text = rig.ok("grep", json!({"pattern": "needle"})).await;
+    assert!(text.contains("needle in the open"), "{text}");
+    assert!(!text.contains("needle withheld"), "{text}");
+    assert!(text.contains("1 file not searched (a permission is needed)"), "{text}");
+}

@@ -53,6 +53,10 @@ impl Notes {
 }
 
 impl ToolPort for Notes {
+    fn may_read(&self, _path: &std::path::Path) -> bool {
+        true
+    }
+
     fn ask(&self, _question: String, _options: Vec<String>, _multiple: bool) -> BoxFuture<'_, AskOutcome> {
         let answer = self.answer.lock().unwrap().clone().unwrap_or(AskOutcome::NobodyThere);
         Box::pin(async move { answer })
