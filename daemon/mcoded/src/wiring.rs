@@ -8,8 +8,8 @@ use mcode_endpoint::Incoming;
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
-use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_orphan};
-use mcode_server::{About, Reload, ServerDeps};
+use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
+use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
 use mcode_threads::{Deps, Threads, recovery};
 use mcode_tools::ToolSet;
@@ -19,7 +19,7 @@ use mcode_tools::tasks::TasksTool;
 use tokio_util::sync::CancellationToken;
 
 /// How long calls may go on after the daemon was told to end.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
+const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// Opens the store, ends what a dead daemon left open, and serves until `shutdown`; runs are interrupted and recorded,
 /// then calls end, for at most [`DRAIN_MAX`].
@@ -43,31 +43,28 @@ pub(crate) async fn serve(
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed");
     }
-    let serving = CancellationToken::new();
+    let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
         threads: threads.clone(),
         about: Arc::new(about),
         config_faults: faults(config),
-        shutdown: serving.clone(),
+        accepting: accepting.clone(),
+        streams: streams.clone(),
     };
+    // Told by a signal or by a client: first the socket is given up, so that nobody comes to a daemon that is leaving;
+    // then runs are interrupted and recorded; then those who watch have seen it and are let go.
     let ending = async {
-        shutdown.cancelled().await;
+        tokio::select! {
+            () = shutdown.cancelled() => accepting.cancel(),
+            () = accepting.cancelled() => {}
+        }
         threads.shut_down().await;
-        serving.cancel();
-    };
-    let drained = async {
-        serving.cancelled().await;
+        streams.cancel();
         tokio::time::sleep(DRAIN_MAX).await;
     };
-    let served = mcode_server::serve(deps, incoming);
-    tokio::pin!(served);
     tokio::select! {
-        result = &mut served => return Ok(result?),
-        () = ending => {}
-    }
-    tokio::select! {
-        result = served => result?,
-        () = drained => tracing::warn!("calls were cut off at the end"),
+        result = mcode_server::serve(deps, incoming) => result?,
+        () = ending => tracing::warn!("calls were cut off at the end"),
     }
     Ok(())
 }
@@ -97,6 +94,15 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
             Box::pin(async move {
                 if kill_orphan(ProcessIdentity { pid, started_ticks }).await {
                     tracing::info!(pid, "a process of an earlier daemon was ended");
+                }
+            })
+        }),
+        reap_marked: Arc::new(|tool_call_ids| {
+            let ids = tool_call_ids.iter().map(ToString::to_string).collect();
+            Box::pin(async move {
+                let ended = kill_marked(ids).await;
+                if ended > 0 {
+                    tracing::info!(ended, "unrecorded processes of an earlier daemon were ended");
                 }
             })
         }),
@@ -135,13 +141,7 @@ fn keep_rule(config: ConfigHandle) -> Arc<dyn Fn(&str) -> Result<(), String> + S
         let path = config.file().to_path_buf();
         let change = |error: mcode_config::EditError| format!("the rule '{rule}' could not be kept: {error}");
         let mut file = ConfigFile::open(&path).map_err(change)?;
-        let mut allow: Vec<String> = config.current().permissions.allow.iter().map(|(rule, _)| rule.clone()).collect();
-        if allow.iter().any(|known| known == rule) {
-            return Ok(());
-        }
-        allow.push(rule.to_owned());
-        let list: Vec<String> = allow.iter().map(|rule| format!("{rule:?}")).collect();
-        file.set("permissions.allow", &format!("[{}]", list.join(", "))).map_err(change)?;
+        file.push("permissions.allow", rule).map_err(change)?;
         match config.reload().first() {
             None => Ok(()),
             Some(error) => Err(error.to_string()),
@@ -150,10 +150,11 @@ fn keep_rule(config: ConfigHandle) -> Arc<dyn Fn(&str) -> Result<(), String> + S
 }
 
 fn faults(config: ConfigHandle) -> mcode_server::ConfigFaults {
-    Arc::new(move |reload| {
-        let errors = match reload {
-            Reload::Yes => config.reload(),
-            Reload::No => config.errors(),
+    Arc::new(move |question| {
+        let errors = match question {
+            ConfigQuestion::Reload => config.reload(),
+            ConfigQuestion::Faults => config.errors(),
+            ConfigQuestion::Blocking => return config.blocking_errors().iter().map(ToString::to_string).collect(),
         };
         let rule_errors = RuleSet::parse(&config.current().permissions).1;
         errors.iter().map(ToString::to_string).chain(rule_errors.iter().map(ToString::to_string)).collect()

@@ -13,14 +13,16 @@ mod services;
 mod status;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use mcode_env::Timestamp;
 use mcode_proto::v1;
 use mcode_threads::Threads;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_stream::Stream;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 /// What the daemon tells about itself.
@@ -38,16 +40,18 @@ pub struct About {
     pub executable: PathBuf,
 }
 
-/// Reads the configuration again, or tells the faults of the last reading; one line each.
-pub type ConfigFaults = Arc<dyn Fn(Reload) -> Vec<String> + Send + Sync>;
+/// Answers questions about the configuration with its faults, one line each.
+pub type ConfigFaults = Arc<dyn Fn(ConfigQuestion) -> Vec<String> + Send + Sync>;
 
-/// Whether the files are read again first.
+/// What is asked about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reload {
-    /// Read them again.
-    Yes,
-    /// Only tell.
-    No,
+pub enum ConfigQuestion {
+    /// Read the files again, and tell their faults.
+    Reload,
+    /// Tell the faults of the last reading.
+    Faults,
+    /// Tell the faults because of which no run may begin: there are no good values to fall back on.
+    Blocking,
 }
 
 /// What the services work with. Cheap to clone.
@@ -59,8 +63,10 @@ pub struct ServerDeps {
     pub about: Arc<About>,
     /// The configuration's faults.
     pub config_faults: ConfigFaults,
-    /// Ends the server.
-    pub shutdown: CancellationToken,
+    /// No connection is accepted from here on, and the socket is given up.
+    pub accepting: CancellationToken,
+    /// Subscriptions end, once they have sent what is in the log.
+    pub streams: CancellationToken,
 }
 
 impl std::fmt::Debug for ServerDeps {
@@ -80,7 +86,7 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// Serves until `deps.shutdown` is cancelled; open calls end first.
+/// Serves until `deps.accepting` is cancelled, and then until the open calls have ended.
 pub async fn serve<S, IO, E>(deps: ServerDeps, incoming: S) -> Result<(), ServeError>
 where
     S: Stream<Item = Result<IO, E>>,
@@ -93,7 +99,11 @@ where
         .register_encoded_file_descriptor_set(mcode_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
-    let shutdown = deps.shutdown.clone();
+    let incoming = UntilStopped {
+        incoming: Some(Box::pin(incoming)),
+        stopped: Box::pin(deps.accepting.clone().cancelled_owned()),
+    };
+    let accepting = deps.accepting.clone();
     let services = services::Services::new(deps);
     let limit = mcode_proto::MAX_MESSAGE_BYTES;
     let router = tonic::transport::Server::builder()
@@ -108,6 +118,27 @@ where
         )
         .add_service(v1::approval_service_server::ApprovalServiceServer::new(services.clone()))
         .add_service(v1::model_service_server::ModelServiceServer::new(services));
-    router.serve_with_incoming_shutdown(incoming, shutdown.cancelled_owned()).await?;
+    router.serve_with_incoming_shutdown(incoming, accepting.cancelled_owned()).await?;
     Ok(())
+}
+
+/// A listener that is dropped as soon as no more is accepted: the socket is free for a successor while the last calls
+/// of this daemon still end.
+struct UntilStopped<S> {
+    incoming: Option<Pin<Box<S>>>,
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl<S: Stream> Stream for UntilStopped<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.stopped.as_mut().poll(context).is_ready() {
+            self.incoming = None;
+        }
+        match &mut self.incoming {
+            Some(incoming) => incoming.as_mut().poll_next(context),
+            None => Poll::Ready(None),
+        }
+    }
 }

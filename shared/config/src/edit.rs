@@ -113,6 +113,29 @@ impl ConfigFile {
         self.write(changed)
     }
 
+    /// Adds a text to a list, unless it is there already.
+    ///
+    /// # Errors
+    /// See [`EditError`]; nothing is written then.
+    pub fn push(&mut self, key: &str, text: &str) -> Result<(), EditError> {
+        let mut list = match self.get(key)? {
+            None => toml_edit::Array::new(),
+            Some(value) => {
+                value.parse::<Value>().ok().and_then(|value| value.as_array().cloned()).ok_or_else(|| {
+                    EditError::Value {
+                        key: key.to_owned(),
+                        expected: "a list of texts, but something else is there".to_owned(),
+                    }
+                })?
+            }
+        };
+        if list.iter().any(|known| known.as_str() == Some(text)) {
+            return Ok(());
+        }
+        list.push(text);
+        self.set(key, &Value::Array(list).to_string())
+    }
+
     /// Removes a key or section; `false` when it was not set. Comments above it stay.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ struct State {
     origins: Vec<Origin>,
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
+    read_once: bool,
 }
 
 /// The configuration in force. Clones are the same one.
@@ -72,6 +73,7 @@ impl ConfigHandle {
                     origins: found.values.into_iter().map(origin).collect(),
                     errors: Vec::new(),
                     warnings: found.warnings,
+                    read_once: true,
                 };
             }
             Err(errors) => state.errors = errors,
@@ -83,6 +85,14 @@ impl ConfigHandle {
     #[must_use]
     pub fn errors(&self) -> Vec<ConfigError> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).errors.clone()
+    }
+
+    /// The faults that leave nothing good in force: the file has been broken since the start, so the user's own rules
+    /// are not known and no work should begin.
+    #[must_use]
+    pub fn blocking_errors(&self) -> Vec<ConfigError> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state.read_once { Vec::new() } else { state.errors.clone() }
     }
 
     /// Keys that nobody knows and other things that are unwise, in the values in force.

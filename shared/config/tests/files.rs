@@ -297,3 +297,35 @@ fn a_linked_file_stays_a_link() {
     assert!(home.file().is_symlink());
     assert_eq!(std::fs::read_to_string(real).unwrap(), "model = \"a/b\"\n");
 }
+
+#[test]
+fn a_file_that_was_never_good_blocks_and_a_later_slip_does_not() {
+    let home = tempfile::tempdir().unwrap();
+    let dirs = Dirs::under(home.path());
+    std::fs::create_dir_all(&dirs.config).unwrap();
+    std::fs::write(dirs.config_file(), "model = 3\n").unwrap();
+    let config = ConfigHandle::open(&dirs);
+    assert_eq!(config.blocking_errors().len(), 1);
+    std::fs::write(dirs.config_file(), "model = \"a/b\"\n").unwrap();
+    assert!(config.reload().is_empty() && config.blocking_errors().is_empty());
+    std::fs::write(dirs.config_file(), "model = 3\n").unwrap();
+    assert_eq!((config.reload().len(), config.blocking_errors().len()), (1, 0));
+    assert_eq!(config.current().model.as_deref(), Some("a/b"));
+}
+
+#[test]
+fn a_text_is_added_to_a_list_once_whatever_it_holds() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("config.toml");
+    std::fs::write(&path, "[permissions]\nallow = [\"view\"] # mine\n").unwrap();
+    let odd = "shell(printf '\u{7f}\"\\\\' *)";
+    for text in ["view", odd, odd] {
+        ConfigFile::open(&path).unwrap().push("permissions.allow", text).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let read: toml::Table = text.parse().unwrap();
+    let allow: Vec<&str> =
+        read["permissions"]["allow"].as_array().unwrap().iter().filter_map(|rule| rule.as_str()).collect();
+    assert_eq!(allow, ["view", odd]);
+    assert!(text.contains("# mine"), "{text}");
+}

@@ -4,7 +4,7 @@ use mcode_proto::reasons::Reason;
 use mcode_proto::v1;
 use tonic::{Code, Request, Response, Status};
 
-use crate::Reload;
+use crate::ConfigQuestion;
 use crate::convert::value::moment;
 use crate::services::Services;
 use crate::status::{of_thread, refuse};
@@ -24,7 +24,7 @@ impl v1::daemon_service_server::DaemonService for Services {
             loaded_threads: self.deps.threads.loaded(),
             database: about.database.to_string_lossy().into_owned(),
             log_file: about.log_file.to_string_lossy().into_owned(),
-            config_errors: (self.deps.config_faults)(Reload::No),
+            config_errors: (self.deps.config_faults)(ConfigQuestion::Faults),
             executable: about.executable.to_string_lossy().into_owned(),
         }))
     }
@@ -35,8 +35,9 @@ impl v1::daemon_service_server::DaemonService for Services {
             let text = format!("{active} runs are at work");
             return Err(refuse(Code::FailedPrecondition, Reason::RunsActive, text, None));
         }
+        self.deps.accepting.cancel();
         self.deps.threads.shut_down().await;
-        self.deps.shutdown.cancel();
+        self.deps.streams.cancel();
         Ok(Response::new(v1::ShutdownResponse { interrupted_runs: active }))
     }
 
@@ -45,7 +46,7 @@ impl v1::daemon_service_server::DaemonService for Services {
         _: Request<v1::ReloadConfigRequest>,
     ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
         let faults = std::sync::Arc::clone(&self.deps.config_faults);
-        let errors = tokio::task::spawn_blocking(move || faults(Reload::Yes))
+        let errors = tokio::task::spawn_blocking(move || faults(ConfigQuestion::Reload))
             .await
             .map_err(|error| Status::internal(error.to_string()))?;
         Ok(Response::new(v1::ReloadConfigResponse { errors }))

@@ -28,7 +28,7 @@ impl v1::event_service_server::EventService for Services {
         let threads = self.deps.threads.clone();
         let subscription = threads.subscribe(thread_id).await.map_err(of_thread)?;
         let (pieces, stream) = mpsc::channel(PIECES);
-        let shutdown = self.deps.shutdown.clone();
+        let shutdown = self.deps.streams.clone();
         let pump = Pump::new(threads, thread_id, subscription, request.durable_only, pieces, shutdown);
         tokio::spawn(pump.run(request.after_seq.map(Seq::new)));
         Ok(Response::new(ReceiverStream::new(stream)))

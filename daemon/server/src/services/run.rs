@@ -1,18 +1,23 @@
 //! `RunService`.
 
 use mcode_events::run::Delivery;
+use mcode_proto::reasons::Reason;
 use mcode_proto::v1;
 use mcode_threads::NewInput;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
+use crate::ConfigQuestion;
 use crate::convert::row;
 use crate::services::Services;
-use crate::status::of_thread;
+use crate::status::{of_thread, refuse};
 use crate::{paging, request};
 
 #[tonic::async_trait]
 impl v1::run_service_server::RunService for Services {
     async fn start_run(&self, request: Request<v1::StartRunRequest>) -> Result<Response<v1::StartRunResponse>, Status> {
+        if let Some(fault) = (self.deps.config_faults)(ConfigQuestion::Blocking).first() {
+            return Err(refuse(Code::FailedPrecondition, Reason::ConfigBroken, fault.clone(), None));
+        }
         let blobs = self.deps.threads.deps().store.blobs();
         let run = request::new_run(request.into_inner(), blobs).await?;
         let started = self.deps.threads.start_run(run).await.map_err(of_thread)?;
