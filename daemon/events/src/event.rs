@@ -255,7 +255,12 @@ impl EventBody {
         if version > 1 || !KINDS.contains(&kind) {
             return Ok(Self::Opaque { kind: kind.to_owned(), version, payload: payload.to_owned() });
         }
-        serde_json::from_str(payload)
+        let body: Self = serde_json::from_str(payload)?;
+        if body.kind() != kind {
+            let told = format!("the payload is a {}, not a {kind}", body.kind());
+            return Err(serde::de::Error::custom(told));
+        }
+        Ok(body)
     }
 }
 

@@ -221,14 +221,18 @@ impl ThreadState {
                 self.apply_run(event);
             }
             EventBody::TurnStarted { turn_id } => self.open.turn = Some(*turn_id),
-            EventBody::TurnFinished { .. } => self.open.turn = None,
+            EventBody::TurnFinished { turn_id, .. } => {
+                self.open.turn = self.open.turn.filter(|open| open != turn_id);
+            }
             EventBody::StepStarted { step_id, .. } => {
                 self.open.step = Some(*step_id);
                 if let Some(run) = self.active_run_mut() {
                     run.steps += 1;
                 }
             }
-            EventBody::StepFinished { .. } => self.open.step = None,
+            EventBody::StepFinished { step_id, .. } => {
+                self.open.step = self.open.step.filter(|open| open != step_id);
+            }
             EventBody::ProcessStarted { process_id, tool_call_id, pid, started_ticks, command, background } => {
                 let process = OpenProcess {
                     tool_call_id: *tool_call_id,
@@ -285,7 +289,7 @@ impl ThreadState {
                     run.error.clone_from(error);
                     run.ended_at_ms = Some(event.at_ms);
                 }
-                self.open.run = None;
+                self.open.run = self.open.run.filter(|open| *open != run_id);
             }
             _ => {}
         }

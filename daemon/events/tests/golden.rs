@@ -1,0 +1,94 @@
+//! The stored form of every kind is a promise: files of one release are read by every later one.
+//!
+//! `MCODE_GOLDEN=write cargo test -p mcode-events --test golden` writes the files anew; a difference in a file that
+//! was released needs a new version and an upcaster instead.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub
+)]
+
+#[allow(dead_code, reason = "each test program uses its part")]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use mcode_events::EventBody;
+use mcode_events::event::KINDS;
+use serde_json::Value;
+
+fn file(kind: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{kind}.json"))
+}
+
+#[test]
+fn every_kind_is_stored_as_it_always_was() {
+    let write = std::env::var("MCODE_GOLDEN").is_ok_and(|value| value == "write");
+    for body in support::one_of_each() {
+        let stored: Value = serde_json::from_str(&body.encode().unwrap()).unwrap();
+        let path = file(body.kind());
+        if write {
+            std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&stored).unwrap())).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let expected: Value = serde_json::from_str(&golden).unwrap();
+        assert_eq!(stored, expected, "{}", path.display());
+        assert_eq!(EventBody::decode(body.kind(), body.version(), &golden).unwrap(), body, "{}", path.display());
+    }
+}
+
+#[test]
+fn there_is_one_file_for_every_kind_and_no_other() {
+    let kinds: BTreeSet<String> = KINDS.iter().map(|kind| (*kind).to_owned()).collect();
+    assert_eq!(kinds.len(), KINDS.len(), "no kind is listed twice");
+    let made: BTreeSet<String> = support::one_of_each().iter().map(|body| body.kind().to_owned()).collect();
+    assert_eq!(made, kinds, "these tests make every kind");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(files, kinds);
+}
+
+#[test]
+fn the_kind_in_the_payload_is_the_kind_of_the_column() {
+    for body in support::one_of_each() {
+        let stored: Value = serde_json::from_str(&body.encode().unwrap()).unwrap();
+        assert_eq!(stored["kind"], body.kind());
+        assert_eq!(body.version(), 1);
+    }
+}
+
+#[test]
+fn what_this_version_does_not_know_is_kept_word_for_word() {
+    let payload = r#"{"kind":"memory_observed","range":[1,  2],"x":1e3}"#;
+    let unknown = EventBody::decode("memory_observed", 3, payload).unwrap();
+    assert_eq!((unknown.kind(), unknown.version()), ("memory_observed", 3));
+    assert_eq!(unknown.encode().unwrap(), payload);
+    let again = EventBody::decode(unknown.kind(), unknown.version(), &unknown.encode().unwrap()).unwrap();
+    assert_eq!(again, unknown);
+    // A known kind in a newer form is not read as if it were the old one.
+    let newer = EventBody::decode("notice", 2, r#"{"kind":"notice","level":"info","text":"x"}"#).unwrap();
+    assert!(matches!(&newer, EventBody::Opaque { kind, version: 2, .. } if kind == "notice"), "{newer:?}");
+    assert_eq!(newer.encode().unwrap(), r#"{"kind":"notice","level":"info","text":"x"}"#);
+}
+
+#[test]
+fn a_known_kind_with_a_broken_payload_is_an_error_and_no_news() {
+    for payload in ["", "{}", "[]", "null", r#"{"kind":"notice"}"#, r#"{"kind":"notice","level":1,"text":"x"}"#, "{"] {
+        assert!(EventBody::decode("notice", 1, payload).is_err(), "{payload}");
+    }
+    // Fields that a later minor version added are no hindrance.
+    assert!(EventBody::decode("notice", 1, r#"{"kind":"notice","level":"info","text":"x","later":1}"#).is_ok());
+}
+
+#[test]
+fn a_payload_of_another_kind_than_its_column_is_an_error() {
+    let payload = r#"{"kind":"title_changed","title":"x"}"#;
+    assert!(EventBody::decode("notice", 1, payload).is_err(), "the column says notice, the payload says title_changed");
+}
