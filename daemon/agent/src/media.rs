@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mcode_events::blob::Blobs;
+use mcode_events::blob::{BlobRef, Blobs};
 use mcode_events::message::Part;
 use mcode_models::request::{MediaData, PromptMessage};
 
@@ -14,17 +14,17 @@ pub const REQUEST_MEDIA_BYTES_MAX: usize = 24 * 1024 * 1024;
 #[must_use]
 pub fn bring(messages: &[PromptMessage], blobs: &dyn Blobs) -> BTreeMap<String, MediaData> {
     let (mut media, mut tried, mut total) = (BTreeMap::new(), BTreeSet::new(), 0usize);
-    for (hash, media_type) in messages.iter().rev().flat_map(named) {
-        if !tried.insert(hash.clone()) {
+    for blob in messages.iter().rev().flat_map(named) {
+        if !tried.insert(&blob.hash) {
             continue;
         }
         // A missing or damaged picture must not stop the conversation: the wire sends a note in its place.
-        let Ok(bytes) = blobs.get(&hash) else { continue };
+        let Ok(bytes) = blobs.get(&blob.hash) else { continue };
         if total + bytes.len() > REQUEST_MEDIA_BYTES_MAX {
             break;
         }
         total += bytes.len();
-        media.insert(hash, MediaData { media_type, bytes: Arc::from(bytes) });
+        media.insert(blob.hash.clone(), MediaData { media_type: blob.media_type.clone(), bytes: Arc::from(bytes) });
     }
     media
 }
@@ -35,16 +35,15 @@ pub fn any(messages: &[PromptMessage]) -> bool {
     messages.iter().any(|message| !named(message).is_empty())
 }
 
-fn named(message: &PromptMessage) -> Vec<(String, String)> {
+fn named(message: &PromptMessage) -> Vec<&BlobRef> {
     match message {
         PromptMessage::User(parts) => parts
             .iter()
-            .filter_map(|part| match part {
-                Part::Media { blob, .. } => Some((blob.hash.clone(), blob.media_type.clone())),
-                _ => None,
-            })
+            .filter_map(|part| if let Part::Media { blob, .. } = part { Some(blob) } else { None })
             .collect(),
-        PromptMessage::Tools(answers) => answers.iter().flat_map(|answer| answer.media.iter().cloned()).collect(),
+        PromptMessage::Tools(answers) => {
+            answers.iter().flat_map(|answer| answer.media.iter().map(|(blob, _)| blob)).collect()
+        }
         PromptMessage::Assistant { .. } => Vec::new(),
     }
 }

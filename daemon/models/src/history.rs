@@ -124,7 +124,7 @@ fn answer(
     answer.text = result.joined_text();
     for part in &result.content {
         if let ResultPart::Media { blob, name } = part {
-            answer.media.push((blob.hash.clone(), name.clone()));
+            answer.media.push((blob.clone(), name.clone()));
         }
     }
     if answer.text.trim().is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use mcode_events::blob::BlobRef;
 use mcode_events::message::{Origin, Part};
 use mcode_events::run::ThinkingLevel;
 use serde_json::Value;
@@ -93,8 +94,8 @@ pub struct ToolAnswer {
     pub name: String,
     /// The words.
     pub text: String,
-    /// Pictures and documents, by the blob hash in `ModelRequest::media`.
-    pub media: Vec<(String, String)>,
+    /// Pictures and documents with their names; the bytes are in `ModelRequest::media`.
+    pub media: Vec<(BlobRef, String)>,
     /// Whether the tool could not do it.
     pub is_error: bool,
 }

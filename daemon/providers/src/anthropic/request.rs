@@ -256,8 +256,8 @@ fn result_block(request: &ModelRequest, media: &PreparedMedia, answer: &ToolAnsw
     if !answer.text.trim().is_empty() {
         content.push(json!({"type": "text", "text": answer.text}));
     }
-    for (hash, name) in &answer.media {
-        content.push(medium_block(request, media, hash, name));
+    for (blob, name) in &answer.media {
+        content.push(medium_block(request, media, &blob.hash, name));
     }
     let mut block = json!({"type": "tool_result", "tool_use_id": id, "content": content});
     if answer.is_error

@@ -318,8 +318,8 @@ fn tool_message(
     if answer.is_error && !text.to_ascii_lowercase().starts_with("error") {
         text.insert_str(0, "Error: ");
     }
-    for (hash, name) in &answer.media {
-        let part = medium_part(request, media, hash, name);
+    for (blob, name) in &answer.media {
+        let part = medium_part(request, media, &blob.hash, name);
         if let Some(note) = part.get("text").and_then(Value::as_str) {
             text.push('\n');
             text.push_str(note);

@@ -1,5 +1,6 @@
 //! What is sent over the Messages wire.
 
+use mcode_events::blob::BlobRef;
 use mcode_events::message::{Opaque, Origin, Part};
 use mcode_events::run::ThinkingLevel;
 use mcode_models::{ModelInfo, ModelRequest, PromptMessage, ThinkingForm};
@@ -158,7 +159,8 @@ fn a_history_with_calls_declares_tools() {
 fn a_missing_picture_is_a_note() {
     let mut request = request("anthropic/claude-sonnet-4-5");
     let mut answer = tool_answer(1, "toolu_1", "");
-    answer.media.push(("gone".into(), "shot.png".into()));
+    let gone = BlobRef { hash: "gone".into(), size_bytes: 1, media_type: "image/png".into() };
+    answer.media.push((gone, "shot.png".into()));
     let parts = vec![Part::ToolCall {
         tool_call_id: call_id(1),
         provider_call_id: "toolu_1".into(),

@@ -123,8 +123,9 @@ fn pictures_of_tools_follow_as_a_message_of_the_user() {
     let mut answer = tool_answer(1, "call/1", "");
     answer.is_error = true;
     answer.text = "no such file".into();
-    answer.media = vec![("h1".into(), "shot.png".into()), ("h2".into(), "gone.png".into())];
     let blob = BlobRef { hash: "h1".into(), size_bytes: 1, media_type: "image/png".into() };
+    let gone = BlobRef { hash: "h2".into(), ..blob.clone() };
+    answer.media = vec![(blob.clone(), "shot.png".into()), (gone, "gone.png".into())];
     request.messages.pop();
     request.messages.push(PromptMessage::Tools(vec![answer]));
     request.messages.push(PromptMessage::User(vec![Part::Media { blob, name: "again".into() }, text("look")]));
