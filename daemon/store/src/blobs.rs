@@ -28,10 +28,14 @@ impl BlobFiles {
         let path = self.path(hash);
         let Some(shelf) = path.parent() else { return Ok(()) };
         std::fs::create_dir_all(shelf)?;
-        let mut file = tempfile_in(shelf)?;
-        file.1.write_all(content)?;
-        file.1.sync_all()?;
-        std::fs::rename(&file.0, &path)?;
+        let (temporary, mut file) = tempfile_in(shelf)?;
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        drop(file);
+        if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, &path)) {
+            // What there is of it would only take up the space that was missing.
+            std::fs::remove_file(&temporary).ok();
+            return Err(error);
+        }
         // The name has to survive a power loss as the content does.
         #[cfg(unix)]
         std::fs::File::open(shelf)?.sync_all()?;

@@ -38,6 +38,24 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// Whether it fails only because no space is left.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } | Self::Blob(BlobError::Io { source, .. }) => out_of_space(source),
+            Self::Database(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            Self::Blob(BlobError::Missing(_) | BlobError::Damaged(_)) | Self::TooNew { .. } | Self::Closed => false,
+        }
+    }
+}
+
+/// A quota or a limit on file sizes is no different from a full disk: the remedy is to make room.
+fn out_of_space(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 /// Events could not be appended; nothing of them is in the log.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
@@ -96,18 +114,14 @@ impl From<rusqlite::Error> for ReadError {
 
 impl From<rusqlite::Error> for AppendError {
     fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull,
-            _ => Self::Store(StoreError::Database(error)),
-        }
+        let error = StoreError::Database(error);
+        if error.is_disk_full() { Self::DiskFull } else { Self::Store(error) }
     }
 }
 
 impl From<BlobError> for AppendError {
     fn from(error: BlobError) -> Self {
-        match &error {
-            BlobError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Self::DiskFull,
-            _ => Self::Store(StoreError::Blob(error)),
-        }
+        let error = StoreError::Blob(error);
+        if error.is_disk_full() { Self::DiskFull } else { Self::Store(error) }
     }
 }

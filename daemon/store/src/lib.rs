@@ -77,6 +77,7 @@ pub struct Store {
     writer: write::Writer,
     readers: Arc<read::Readers>,
     blobs: Arc<blobs::BlobFiles>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Store {
@@ -88,8 +89,8 @@ impl Store {
         }
         let blobs = Arc::new(blobs::BlobFiles::open(blobs)?);
         let connection = schema::open(&database)?;
-        let writer = write::Writer::start(connection, Arc::clone(&blobs), clock)?;
-        Ok(Self { writer, readers: Arc::new(read::Readers::new(database, Arc::clone(&blobs))), blobs })
+        let writer = write::Writer::start(connection, Arc::clone(&blobs), Arc::clone(&clock))?;
+        Ok(Self { writer, readers: Arc::new(read::Readers::new(database, Arc::clone(&blobs))), blobs, clock })
     }
 
     /// Large bodies.
@@ -177,7 +178,8 @@ impl Store {
 
     /// The answer that was given to this request id, within the last 24 h.
     pub async fn response_to(&self, request_id: RequestId) -> Result<Option<StoredResponse>, ReadError> {
-        self.readers.run(move |reader| reader.response_to(&request_id)).await
+        let since = self.clock.now().millis() - REQUEST_ID_KEPT_MS;
+        self.readers.run(move |reader| reader.response_to(&request_id, since)).await
     }
 
     /// Known projects, newest first.

@@ -223,11 +223,15 @@ impl Reader<'_> {
         Ok(id.and_then(|id| id.parse().ok()))
     }
 
-    pub(crate) fn response_to(&self, request_id: &RequestId) -> Result<Option<StoredResponse>, ReadError> {
+    pub(crate) fn response_to(
+        &self,
+        request_id: &RequestId,
+        since_ms: i64,
+    ) -> Result<Option<StoredResponse>, ReadError> {
         let response = self
             .connection
-            .prepare_cached("SELECT fingerprint, response FROM requests WHERE request_id = ?1")?
-            .query_row([request_id.as_str()], |row| {
+            .prepare_cached("SELECT fingerprint, response FROM requests WHERE request_id = ?1 AND at >= ?2")?
+            .query_row(params![request_id.as_str(), since_ms], |row| {
                 Ok(StoredResponse { fingerprint: row.get(0)?, response: row.get(1)? })
             })
             .optional()?;
