@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod environment;
+pub mod marked;
 pub mod process;
 pub mod runner;
 pub mod shell;
@@ -22,6 +23,7 @@ mod os;
 mod proc_table;
 
 pub use environment::strip_secrets;
+pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};

@@ -37,7 +37,8 @@ fn parse(text: &str) -> Option<Row> {
     })
 }
 
-fn all() -> Vec<Row> {
+/// Every process.
+pub(crate) fn all() -> Vec<Row> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(row).collect()
 }
@@ -52,11 +53,19 @@ pub(crate) fn session_members(leader: ProcessIdentity) -> Vec<Row> {
     if rows.iter().any(reused) {
         return Vec::new();
     }
-    let mut kin: BTreeSet<u32> =
-        rows.iter().filter(|row| row.session == leader.pid || row.group == leader.pid).map(|row| row.pid).collect();
+    // A daemon that was itself started by a command of the dead one (an `mcode` in a shell tool) is not its kin.
+    let own = std::process::id();
+    let ours = |row: &&Row| row.pid != own;
+    let mut kin: BTreeSet<u32> = rows
+        .iter()
+        .filter(ours)
+        .filter(|row| row.session == leader.pid || row.group == leader.pid)
+        .map(|row| row.pid)
+        .collect();
     loop {
         let before = kin.len();
-        kin.extend(rows.iter().filter(|row| kin.contains(&row.parent)).map(|row| row.pid).collect::<Vec<_>>());
+        let children = rows.iter().filter(ours).filter(|row| kin.contains(&row.parent)).map(|row| row.pid);
+        kin.extend(children.collect::<Vec<_>>());
         if kin.len() == before {
             break;
         }

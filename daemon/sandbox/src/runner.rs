@@ -234,3 +234,9 @@ pub async fn kill_orphan(identity: ProcessIdentity) -> bool {
     }
     Group(Arc::new(os::recorded(identity))).kill(KILL_GRACE).await
 }
+
+/// Ends a session whose members are known to be ours, whether or not the process that began it still runs.
+#[cfg(target_os = "linux")]
+pub(crate) async fn end_session(leader: ProcessIdentity) -> bool {
+    Group(Arc::new(os::recorded(leader))).kill(KILL_GRACE).await
+}

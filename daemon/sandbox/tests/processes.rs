@@ -169,3 +169,25 @@ async fn a_command_longer_than_an_argument_runs_from_a_file() {
     asked.argv = command.argv.clone();
     assert_eq!(output_of(&asked).await, ("300000\n".into(), Some(0)));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_carries_the_id_of_a_tool_call_is_found_and_ended_with_its_session() {
+    for leader in ["sleep 300", "exit 0"] {
+        let id = format!("tc_of_test_{}_{}", std::process::id(), leader.len());
+        let mut asked = spec(&format!("setsid sleep 300 & env -i /bin/sleep 300 & sleep 300 & sleep 0.2; {leader}"));
+        asked.env.insert(mcode_sandbox::TOOL_CALL_VARIABLE.into(), id.clone());
+        let mut child = LocalRunner.spawn(&asked).unwrap();
+        wait_members(&child, 4).await;
+        assert_eq!(mcode_sandbox::kill_marked(vec![format!("{id}0")]).await, 0, "another call's id ends nothing");
+        if leader == "exit 0" {
+            child.wait().await.unwrap();
+        }
+        assert!(!child.group().members().is_empty());
+        let ended = mcode_sandbox::kill_marked(vec!["tc_other".to_owned(), id.clone()]).await;
+        assert_eq!(ended, 2, "its own session, and the one that setsid began");
+        child.wait().await.unwrap();
+        assert_eq!(child.group().members(), Vec::<u32>::new());
+        assert_eq!(mcode_sandbox::kill_marked(vec![id]).await, 0, "nothing is left");
+    }
+}

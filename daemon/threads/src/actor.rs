@@ -7,19 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_agent::port::SIGNALS_MAX;
-use mcode_agent::{AgentSignal, ApprovalAnswer, LiveLane, RecordError};
-use mcode_events::closing_events;
+use mcode_agent::{AgentSignal, ApprovalAnswer, LiveLane, RecordError, RunOutcome};
 use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
-use mcode_events::message::{Message, Role};
-use mcode_events::run::{Delivery, QueuedInput, RunStatus};
+use mcode_events::run::{Delivery, RunStatus};
 use mcode_events::state::ThreadState;
-use mcode_ids::{InputId, ItemId, RequestId, RunId, Seq, ThreadId, TurnId};
+use mcode_ids::{InputId, RequestId, RunId, Seq, ThreadId};
 use mcode_store::{Append, Damage, RunRow, StoredResponse, ThreadRow};
 use mcode_tools::FileLedger;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::command::{Command, NewInput};
+use crate::command::Command;
 use crate::deps::Deps;
 use crate::error::ThreadError;
 use crate::pending::Pending;
@@ -33,6 +31,9 @@ const UNLOAD_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// An ephemeral thread is forgotten this long after its run, if nobody watches.
 const FORGET_AFTER: Duration = Duration::from_secs(10);
+
+/// An end that could not be recorded is tried again this long after.
+const RECORD_END_AGAIN: Duration = Duration::from_secs(2);
 
 /// Inputs that may wait in a thread.
 pub(crate) const QUEUED_INPUTS_MAX: usize = 100;
@@ -57,19 +58,22 @@ pub(crate) struct Actor {
     pub(crate) active: Option<ActiveRun>,
     pub(crate) pending: Pending,
     pub(crate) signal_sender: mpsc::Sender<AgentSignal>,
+    /// How the run ended that the log still believes to be at work, if that could not be recorded.
+    pub(crate) unrecorded: Option<RunOutcome>,
+    pub(crate) closing: bool,
     head: Arc<watch::Sender<Seq>>,
     commands: mpsc::Receiver<Command>,
     signals: mpsc::Receiver<AgentSignal>,
-    closing: bool,
 }
 
 /// What woke the actor.
 enum Wake {
     Command(Option<Command>),
     Signal(AgentSignal),
-    RunEnded(Result<mcode_agent::RunOutcome, tokio::task::JoinError>),
+    RunEnded(Result<RunOutcome, tokio::task::JoinError>),
     RunDeadline,
     ApprovalDeadline,
+    UnrecordedEnd,
     Idle,
 }
 
@@ -104,11 +108,16 @@ pub(crate) async fn run(loading: Loading) {
         active: None,
         pending: Pending::default(),
         signal_sender,
+        unrecorded: None,
+        closing: false,
         head,
         commands,
         signals,
-        closing: false,
     };
+    // A run that nobody works on: its end could not be recorded before the thread left memory.
+    if let Err(error) = actor.record_left_end().await {
+        tracing::warn!(%thread_id, %error, "the end of a run cannot be recorded yet");
+    }
     actor.work().await;
 }
 
@@ -126,6 +135,11 @@ impl Actor {
                     }
                 }
                 Wake::ApprovalDeadline => self.expire_approvals().await,
+                Wake::UnrecordedEnd => {
+                    if let Err(error) = self.record_left_end().await {
+                        tracing::warn!(thread_id = %self.thread_id, %error, "the end of a run still cannot be recorded");
+                    }
+                }
                 Wake::Idle => {
                     if self.leave().await {
                         break;
@@ -172,6 +186,7 @@ impl Actor {
         } else {
             Some(Instant::now() + UNLOAD_AFTER)
         };
+        let unrecorded = self.has_unrecorded_end().then(|| Instant::now() + RECORD_END_AGAIN);
         let active = self.active.as_mut().map(|active| &mut active.task);
         tokio::select! {
             biased;
@@ -180,6 +195,7 @@ impl Actor {
             command = self.commands.recv() => Wake::Command(command),
             () = until(run_deadline) => Wake::RunDeadline,
             () = until(approval) => Wake::ApprovalDeadline,
+            () = until(unrecorded) => Wake::UnrecordedEnd,
             () = until(idle) => Wake::Idle,
         }
     }
@@ -380,63 +396,6 @@ impl Actor {
         }
     }
 
-    async fn take_inputs(
-        &mut self,
-        run_id: RunId,
-        turn_id: TurnId,
-        delivery: Delivery,
-    ) -> Result<Vec<QueuedInput>, ThreadError> {
-        let waiting = self.state.queue.iter().filter(|input| input.delivery == delivery).cloned();
-        // A queued input is a turn of its own; steering inputs all go into the running one.
-        let taken: Vec<QueuedInput> = match delivery {
-            Delivery::Queue => waiting.take(1).collect(),
-            Delivery::Steer => waiting.collect(),
-        };
-        if taken.is_empty() {
-            return Ok(taken);
-        }
-        let mut events = Vec::new();
-        if delivery == Delivery::Queue {
-            events.push(NewEvent::of_run(run_id, Some(turn_id), EventBody::TurnStarted { turn_id }));
-        }
-        for input in &taken {
-            let message = self.user_message(input.parts.clone());
-            for body in [
-                EventBody::InputTaken { input_id: input.input_id, delivered: true },
-                EventBody::MessageFinished { message },
-            ] {
-                events.push(NewEvent::of_run(run_id, Some(turn_id), body));
-            }
-        }
-        self.append(events, None).await?;
-        Ok(taken)
-    }
-
-    pub(crate) fn user_message(&self, parts: Vec<mcode_events::Part>) -> Message {
-        Message { item_id: ItemId::from_uuid(self.deps.ids.next()), role: Role::User, parts, origin: None }
-    }
-
-    async fn input(&mut self, input: NewInput) -> Result<(InputId, Seq), ThreadError> {
-        let Some(run_id) = self.state.open.run else {
-            return Err(ThreadError::NoActiveRun(self.thread_id.to_string()));
-        };
-        if input.run_id.is_some_and(|wanted| wanted != run_id) {
-            return Err(ThreadError::NoActiveRun(self.thread_id.to_string()));
-        }
-        if self.state.queue.len() >= QUEUED_INPUTS_MAX {
-            return Err(ThreadError::Busy(self.thread_id));
-        }
-        let input_id = InputId::from_uuid(self.deps.ids.next());
-        let seq = self.state.last_seq.next();
-        let body = EventBody::InputQueued { input_id, delivery: input.delivery, parts: input.parts };
-        let event = NewEvent::of_run(run_id, self.state.open.turn, body);
-        let request = input.request.map(|(id, fingerprint)| {
-            (id, StoredResponse { fingerprint, response: crate::registry::encode_input(input_id, seq) })
-        });
-        self.append(vec![event], request).await?;
-        Ok((input_id, seq))
-    }
-
     async fn expire_approvals(&mut self) {
         let now = self.deps.clock.now().millis();
         for approval_id in self.pending.expired(now) {
@@ -464,34 +423,6 @@ impl Actor {
         }
         events
     }
-
-    async fn run_ended(&mut self, outcome: Result<mcode_agent::RunOutcome, tokio::task::JoinError>) {
-        let Some(mut active) = self.active.take() else { return };
-        self.pending.clear();
-        let limit = self.state.run(active.run_id).and_then(|run| run.options.limits.max_time_ms);
-        let outcome = crate::run::ending(outcome, active.cause(), limit);
-        let reason = outcome.error.as_ref().map_or("cancelled by the user", |error| error.message.as_str()).to_owned();
-        let mut events = closing_events(&self.state, outcome.status, &reason, false);
-        let usage = self.state.run(active.run_id).map(|run| run.usage).unwrap_or_default();
-        let body = EventBody::RunFinished {
-            status: outcome.status,
-            error: outcome.error,
-            usage,
-            structured: outcome.structured,
-        };
-        events.push(NewEvent::of_run(active.run_id, self.state.open.turn, body));
-        if let Err(error) = self.append(events, None).await {
-            // The log still says that the run is at work; recovery ends it at the next start.
-            tracing::error!(thread_id = %self.thread_id, %error, "the end of a run could not be recorded");
-        }
-        self.live.clear();
-        for reply in active.waiting.drain(..) {
-            let _ = reply.send(Ok(())).is_ok();
-        }
-        if outcome.status == RunStatus::Done && !self.closing {
-            self.start_queued(active).await;
-        }
-    }
 }
 
 /// Whether an event changes the row of its run.
@@ -507,7 +438,7 @@ const fn changes_run(body: &EventBody) -> bool {
 }
 
 async fn joined(
-    task: Option<&mut tokio::task::JoinHandle<mcode_agent::RunOutcome>>,
+    task: Option<&mut tokio::task::JoinHandle<RunOutcome>>,
 ) -> Result<mcode_agent::RunOutcome, tokio::task::JoinError> {
     match task {
         Some(task) => task.await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use mcode_config::Effective;
 use mcode_env::{Clock, IdGen};
-use mcode_ids::ThreadId;
+use mcode_ids::{ThreadId, ToolCallId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
@@ -17,6 +17,10 @@ pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
 
 /// Ends the process group of a dead daemon's child, if pid and start time still name the same process.
 pub type ReapOrphan = Arc<dyn Fn(u32, u64) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Ends what carries one of these tool calls' ids in its environment: processes of a dead daemon that it had no time to
+/// record.
+pub type ReapMarked = Arc<dyn Fn(Vec<ToolCallId>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Ends the processes that a thread still has; done when their ends are recorded.
 pub type EndProcesses = Arc<dyn Fn(ThreadId) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -45,6 +49,8 @@ pub struct Deps {
     pub retry: RetryPolicy,
     /// For recovery.
     pub reap_orphan: ReapOrphan,
+    /// For recovery.
+    pub reap_marked: ReapMarked,
     /// For threads that are closed.
     pub end_processes: EndProcesses,
     /// For "always allow".

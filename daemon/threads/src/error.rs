@@ -98,6 +98,6 @@ impl From<ReadError> for ThreadError {
 
 impl From<StoreError> for ThreadError {
     fn from(error: StoreError) -> Self {
-        Self::Store(Box::new(error))
+        if error.is_disk_full() { Self::DiskFull } else { Self::Store(Box::new(error)) }
     }
 }

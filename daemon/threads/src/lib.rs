@@ -10,7 +10,9 @@
 mod actor;
 pub mod command;
 pub mod deps;
+mod ending;
 pub mod error;
+mod inputs;
 mod pending;
 pub mod project;
 pub mod recovery;

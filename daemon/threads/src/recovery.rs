@@ -35,6 +35,10 @@ pub async fn recover(deps: &Deps) -> Result<Recovered, ThreadError> {
                 tracing::error!(%damage, "a thread with unfinished work is damaged and stays read-only");
                 recovered.damaged += 1;
             }
+            // Without space the daemon can still show what there is; the actor records the end when there is space.
+            Err(ThreadError::DiskFull) => {
+                tracing::error!(%thread_id, "the disk is full: unfinished work could not be closed yet");
+            }
             Err(error) => return Err(error),
         }
     }
@@ -51,6 +55,9 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadE
     for process in state.open.processes.values() {
         (deps.reap_orphan)(process.pid, process.started_ticks).await;
     }
+    // Also what was started but not recorded yet, and what outlived the process that is recorded.
+    let calls = state.open.processes.values().map(|process| process.tool_call_id);
+    (deps.reap_marked)(state.open.tool_calls.keys().copied().chain(calls).collect()).await;
     let mut events = closing_events(&state, RunStatus::Interrupted, REASON, true);
     if let Some(run_id) = state.open.run {
         let body = EventBody::RunFinished {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcode_agent::{ApprovalAnswer, RunContext, RunPort, RunServices};
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::{Delivery, RunOptions};
+use mcode_events::run::{Delivery, QueuedInput, RunOptions};
 use mcode_ids::{QuestionId, RequestId, RunId, Seq, TurnId};
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
@@ -18,6 +18,15 @@ use crate::run::ActiveRun;
 
 /// Milliseconds over which the daily budget is counted.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What a run begins with.
+enum Words {
+    /// What the user says now.
+    New(Vec<mcode_events::Part>),
+    /// What the user said while the last run ended. It leaves the queue in the commit that begins its run, so that it
+    /// cannot be lost in between.
+    Queued(QueuedInput),
+}
 
 impl Actor {
     pub(crate) async fn create(
@@ -45,6 +54,7 @@ impl Actor {
     }
 
     pub(crate) async fn start(&mut self, run: NewRun) -> Result<Started, ThreadError> {
+        self.record_left_end().await?;
         if let Some(run_id) = self.state.open.run {
             return Err(ThreadError::RunActive { thread_id: self.thread_id, run_id });
         }
@@ -66,7 +76,7 @@ impl Actor {
                 events.push(NewEvent::of_thread(EventBody::ModeChanged { mode: options.mode.clone() }));
             }
         }
-        self.begin(events, options, run.parts, run.surroundings, run.request).await
+        self.begin(events, options, Words::New(run.parts), run.surroundings, run.request).await
     }
 
     /// Records the run's beginning in one commit, then lets the agent work.
@@ -74,21 +84,30 @@ impl Actor {
         &mut self,
         mut events: Vec<NewEvent>,
         options: RunOptions,
-        parts: Vec<mcode_events::Part>,
+        words: Words,
         surroundings: RunSurroundings,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
-        let message = self.user_message(parts);
         let mut bodies = vec![EventBody::RunStarted { options: options.clone() }, EventBody::TurnStarted { turn_id }];
-        // What was left for the model since the last run comes before the new words.
-        for input in &self.state.queue {
+        let taken: Vec<&QueuedInput> = match &words {
+            // What was left for the model since the last run comes before the new words.
+            Words::New(_) => self.state.queue.iter().collect(),
+            // What was told beside it comes too; another queued input is a turn of its own.
+            Words::Queued(first) => {
+                let steering = |input: &&QueuedInput| input.delivery == Delivery::Steer;
+                self.state.queue.iter().filter(steering).chain([first]).collect()
+            }
+        };
+        for input in taken {
             bodies.push(EventBody::InputTaken { input_id: input.input_id, delivered: true });
             bodies.push(EventBody::MessageFinished { message: self.user_message(input.parts.clone()) });
         }
-        bodies.push(EventBody::MessageFinished { message });
+        if let Words::New(parts) = words {
+            bodies.push(EventBody::MessageFinished { message: self.user_message(parts) });
+        }
         events.extend(bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)));
         let request = request.map(|(id, fingerprint)| {
             (id, StoredResponse { fingerprint, response: crate::registry::encode_started(started) })
@@ -142,12 +161,8 @@ impl Actor {
             return;
         };
         let Some(options) = self.state.run(last.run_id).map(|run| run.options.clone()) else { return };
-        let taken = NewEvent::of_thread(EventBody::InputTaken { input_id: input.input_id, delivered: true });
-        if let Err(error) = self.append(vec![taken], None).await {
-            tracing::error!(thread_id = %self.thread_id, %error, "a queued input could not be taken");
-            return;
-        }
-        if let Err(error) = self.begin(Vec::new(), options, input.parts, last.surroundings, None).await {
+        let words = Words::Queued(input);
+        if let Err(error) = self.begin(Vec::new(), options, words, last.surroundings, None).await {
             tracing::error!(thread_id = %self.thread_id, %error, "a queued run could not be started");
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcode_ids::ProcessId;
 use mcode_permissions::access::{Access, Category};
-use mcode_sandbox::{CommandSpec, LocalRunner, Shell, ShellCommand, SpawnError};
+use mcode_sandbox::{CommandSpec, LocalRunner, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
 use mcode_text::truncate_bytes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -170,10 +170,13 @@ async fn start(
     let script = shell
         .command(&wanted.command)
         .map_err(|error| ToolFailure::Failed(format!("the command could not be written to a file: {error}")))?;
+    let mut env = command_env(&context.env, &wanted.cwd, shell.kind);
+    // By it the next daemon finds what this one started right before it died, before its start was in the log.
+    env.insert(TOOL_CALL_VARIABLE.to_owned(), context.tool_call_id.to_string());
     let spec = CommandSpec {
         argv: script.argv.clone(),
         cwd: wanted.cwd.clone(),
-        env: command_env(&context.env, &wanted.cwd, shell.kind),
+        env,
         stdin: wanted.background,
         umask: Some(context.umask),
     };
