@@ -2,6 +2,10 @@
 //!
 //! The moments are random but repeatable: `MCODE_TEST_SEED` gives the seed, which is printed when a round fails.
 
+pub mod aftermath;
+pub mod load;
+pub mod rounds;
+
 use std::time::Duration;
 
 use crate::daemon::{Running, TestDaemon};
@@ -27,7 +31,7 @@ impl Crashes {
         mut load: impl FnMut(&TestDaemon, u32) -> Vec<Running>,
         mut check: impl FnMut(&TestDaemon, u32),
     ) {
-        let seed = std::env::var("MCODE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
+        let seed = seed();
         let mut moments = Moments(seed | 1);
         for round in 0..self.rounds {
             let failed = FailedRound { seed, round };
@@ -41,6 +45,12 @@ impl Crashes {
             std::mem::forget(failed);
         }
     }
+}
+
+/// The seed of the environment, or the usual one.
+#[must_use]
+pub fn seed() -> u64 {
+    std::env::var("MCODE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED)
 }
 
 /// Says how to repeat a round that panicked.
@@ -60,12 +70,20 @@ impl Drop for FailedRound {
 struct Moments(u64);
 
 impl Moments {
-    fn next_within(&mut self, most: Duration) -> Duration {
+    fn one_in(&mut self, many: u64) -> bool {
+        (self.next() >> 16) % many == 0
+    }
+
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn next_within(&mut self, most: Duration) -> Duration {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.0 % most)
+        Duration::from_micros(self.next() % most)
     }
 }
 

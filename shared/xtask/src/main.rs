@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod bench;
 mod codegen;
+#[cfg(target_os = "linux")]
+mod crash;
 #[cfg(unix)]
 mod cross;
 mod deps;
@@ -45,6 +47,9 @@ enum Chore {
     /// Measures speed and size of the release build against their bounds.
     #[cfg(target_os = "linux")]
     Bench(bench::Options),
+    /// Kills a working daemon at random moments and checks what it left.
+    #[cfg(target_os = "linux")]
+    Crash(crash::Options),
     /// Runs everything that CI runs.
     Ci,
 }
@@ -71,6 +76,8 @@ fn run() -> anyhow::Result<()> {
         Chore::CheckMacos(options) => cross::macos(&root, options),
         #[cfg(target_os = "linux")]
         Chore::Bench(options) => bench::run(&root, &options),
+        #[cfg(target_os = "linux")]
+        Chore::Crash(options) => crash::run(&root, &options),
         Chore::Ci => ci(&root),
     }
 }

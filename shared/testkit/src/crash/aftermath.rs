@@ -1,0 +1,242 @@
+//! What has to hold after a daemon was killed and started again, seen through the public interface alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::load::{self, Load};
+use crate::daemon::{Output, TestDaemon};
+
+/// What a client was told before the daemon died, and has to find again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Runs that were started: (thread, run, the last seq before it).
+    pub runs: Vec<(String, String, u64)>,
+    /// Inputs that were taken: (thread, input).
+    pub inputs: Vec<(String, String)>,
+    /// Events that were shown: (thread, seq, type).
+    pub events: Vec<(String, u64, String)>,
+}
+
+impl Acknowledged {
+    /// Takes in what `ask --detach --output json` printed, if it succeeded.
+    pub fn detached(&mut self, output: &Output) -> Option<(String, String)> {
+        if output.code != 0 {
+            return None;
+        }
+        let said = output.json();
+        let (thread, run) = (text(&said, "thread_id"), text(&said, "run_id"));
+        self.runs.push((thread.clone(), run.clone(), number(&said["seq"])));
+        Some((thread, run))
+    }
+
+    /// Takes in the complete lines that `--output jsonl` printed before its end, whatever that was.
+    pub fn shown(&mut self, output: &Output) {
+        let complete = output.stdout.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        for line in complete.lines() {
+            let Ok(event) = serde_json::from_str::<Value>(line) else { panic!("not a line of JSON: {line}") };
+            let seq = number(&event["seq"]);
+            if seq > 0 && event["type"] != "result" {
+                self.events.push((text(&event, "thread_id"), seq, text(&event, "type")));
+            }
+        }
+    }
+
+    /// Threads that are named anywhere.
+    #[must_use]
+    pub fn threads(&self) -> Vec<String> {
+        let mut threads: Vec<String> = self
+            .runs
+            .iter()
+            .map(|(thread, ..)| thread)
+            .chain(self.inputs.iter().map(|(thread, _)| thread))
+            .chain(self.events.iter().map(|(thread, ..)| thread))
+            .cloned()
+            .collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads
+    }
+}
+
+/// What was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Threads.
+    pub threads: u64,
+    /// Events.
+    pub events: u64,
+    /// Items that were given their end by the recovery.
+    pub interrupted: u64,
+    /// Facts that a client had been told.
+    pub acknowledged: u64,
+}
+
+/// Panics when anything that was acknowledged is gone, a log has a gap or is damaged, an item has no end or two, a call
+/// ran twice or its effect is missing, or a process is left.
+#[must_use]
+pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
+    let mut figures = Figures::default();
+    let listed = daemon.mcode(&["threads", "list", "--limit", "20", "--output", "json"]).ok().json();
+    let listed = listed["threads"].as_array().cloned().unwrap_or_default();
+    let mut threads = told.threads();
+    for thread in &listed {
+        assert_eq!(thread["state"], "idle", "after a crash nothing is at work: {thread:#}");
+        threads.push(text(thread, "thread_id"));
+    }
+    threads.sort_unstable();
+    threads.dedup();
+    for thread in &threads {
+        let events = events_of(daemon, thread);
+        figures.threads += 1;
+        figures.events += events.last().map_or(0, |event| number(&event["seq"]));
+        one_end_each(thread, &events);
+        figures.interrupted += events
+            .iter()
+            .filter(|event| event["status"] == "interrupted" && event["type"] != "run_status_changed")
+            .count() as u64;
+        effects_are_there(load, thread, &events);
+        figures.acknowledged += acknowledged_is_there(told, thread, &events);
+    }
+    assert_eq!(load.repeated(), Vec::<String>::new(), "a tool call ran twice");
+    assert_eq!(leftovers(), Vec::<String>::new(), "processes of the dead daemon are left; its log:\n{}", log(daemon));
+    assert_eq!(load.server.problems(), Vec::<String>::new(), "the provider refused a request");
+    figures
+}
+
+/// All events of a thread. The daemon itself reports a gap as damage; here the order and both ends are looked at.
+fn events_of(daemon: &TestDaemon, thread: &str) -> Vec<Value> {
+    let shown = daemon.mcode(&["threads", "show", thread, "--output", "json"]).ok().json();
+    let events = shown["events"].as_array().cloned().unwrap_or_default();
+    let mut before = 0;
+    for event in &events {
+        let seq = number(&event["seq"]);
+        // Checkpoints of a message's text are events too, and not shown.
+        assert!(seq > before, "{thread}: seq {seq} after {before}");
+        before = seq;
+    }
+    assert_eq!(events.first().map(|event| number(&event["seq"])), Some(1), "{thread} begins with 1");
+    assert_eq!(before, number(&shown["thread"]["last_seq"]), "{thread} is readable to its end");
+    events
+}
+
+/// Beginnings and ends, and the field that names what began.
+const PAIRS: &[(&str, &[&str], &str)] = &[
+    ("run_started", &["run_finished"], "run_id"),
+    ("turn_started", &["turn_finished"], "turn_id"),
+    ("step_started", &["step_finished"], "step_id"),
+    ("message_started", &["message_finished", "message_discarded"], "item_id"),
+    ("tool_call_started", &["tool_call_finished"], "tool_call_id"),
+    ("approval_requested", &["approval_resolved"], "approval_id"),
+    ("question_asked", &["question_answered"], "question_id"),
+    ("process_started", &["process_exited"], "process_id"),
+];
+
+fn one_end_each(thread: &str, events: &[Value]) {
+    for (begin, ends, name) in PAIRS {
+        let mut open: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+        for event in events {
+            let kind = event["type"].as_str().unwrap_or_default();
+            let id = text(event, name);
+            if kind == *begin {
+                assert!(!id.is_empty(), "{begin} without {name}: {event}");
+                open.entry(id).or_default().0 += 1;
+            } else if ends.contains(&kind) {
+                open.entry(id).or_default().1 += 1;
+            }
+        }
+        for (id, counts) in open {
+            // The user's messages are complete at once and have no beginning.
+            let whole = *begin == "message_started" && counts == (0, 1);
+            assert!(whole || counts == (1, 1), "{thread}: {begin} {id} has (beginnings, ends) {counts:?}");
+        }
+    }
+}
+
+/// A shell call that is said to be done has left its line.
+fn effects_are_there(load: &Load, thread: &str, events: &[Value]) {
+    let mut effects: BTreeMap<String, String> = BTreeMap::new();
+    for event in events {
+        let command = event["arguments"]["command"].as_str().unwrap_or_default();
+        let effect = command.split(' ').find(|word| word.starts_with("effect-"));
+        if let (Some(effect), true) = (effect, event["type"] == "tool_call_started") {
+            effects.insert(text(event, "tool_call_id"), effect.to_owned());
+        }
+        // A background call is done when its command has begun, which is before the command has written.
+        if event["type"] == "tool_call_finished" && event["status"] == "done" && !event["exit_code"].is_null() {
+            if let Some(effect) = effects.get(&text(event, "tool_call_id")) {
+                assert!(load.has_line(effect), "{thread}: {effect} is said to be done and left no line");
+            }
+        }
+    }
+}
+
+fn acknowledged_is_there(told: &Acknowledged, thread: &str, events: &[Value]) -> u64 {
+    let mut found = 0;
+    for (_, run, seq) in told.runs.iter().filter(|(of, ..)| of == thread) {
+        let started = events.iter().find(|event| event["type"] == "run_started" && event["run_id"] == run.as_str());
+        let started = started.unwrap_or_else(|| panic!("{thread}: the acknowledged {run} is gone"));
+        assert!(number(&started["seq"]) > *seq, "{thread}: {run} begins before its acknowledged place");
+        found += 1;
+    }
+    for (_, input) in told.inputs.iter().filter(|(of, _)| of == thread) {
+        let queued = |event: &&Value| event["type"] == "input_queued" && event["input_id"] == input.as_str();
+        assert!(events.iter().any(|event| queued(&event)), "{thread}: the acknowledged {input} is gone");
+        found += 1;
+    }
+    for (_, seq, kind) in told.events.iter().filter(|(of, ..)| of == thread) {
+        let kept = events.iter().find(|event| number(&event["seq"]) == *seq);
+        assert_eq!(
+            kept.map(|event| text(event, "type")).as_ref(),
+            Some(kind),
+            "{thread}: event {seq} was shown as {kind}"
+        );
+        found += 1;
+    }
+    found
+}
+
+/// The next prompt is taken by the daemon and by the provider, and is answered.
+pub fn go_on(daemon: &TestDaemon, load: &Load, dir: &Path, thread: &str) {
+    let output = daemon.mcode_in(dir, &["ask", "-t", thread, "--yolo", load::GO_ON]);
+    assert_eq!(load.server.problems(), Vec::<String>::new(), "{thread}: the provider refused to go on");
+    assert_eq!((output.code, output.stdout.trim()), (0, load::GOING_ON), "{thread} does not go on: {output:#?}");
+}
+
+/// Command lines of sleeping children of this program's load.
+#[must_use]
+pub fn leftovers() -> Vec<String> {
+    let nap = load::nap();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(&nap).then(|| format!("{pid} {line}of {}", tool_call_of(pid)))
+        })
+        .collect()
+}
+
+/// The tool call whose mark a process carries.
+fn tool_call_of(pid: u32) -> String {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environ = String::from_utf8_lossy(&environ);
+    let mark = environ.split('\0').find_map(|variable| variable.strip_prefix("MCODE_TOOL_CALL_ID="));
+    mark.unwrap_or("no call").to_owned()
+}
+
+/// The log of a daemon that was started by a client.
+fn log(daemon: &TestDaemon) -> String {
+    std::fs::read_to_string(daemon.home().join("state/mcoded.log")).unwrap_or_default()
+}
+
+fn text(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// A number, also where the JSON of the proto writes it as text.
+fn number(value: &Value) -> u64 {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
+}
