@@ -69,7 +69,7 @@ const VARIABLES: &[&str] = &[
 /// Beginnings of further such variables.
 const VARIABLE_PREFIXES: &[&str] = &["XDG_", "MCODE_", "LC_"];
 /// `MCODE_` variables that are meant for one run.
-const VARIABLES_OF_A_RUN: &[&str] = &["MCODE_MODEL", "MCODE_APPROVE"];
+const VARIABLES_OF_A_RUN: &[&str] = &["MCODE_MODEL", "MCODE_APPROVE", "MCODE_TOOL_CALL_ID"];
 
 /// How to start.
 #[derive(Debug, Clone)]
@@ -166,6 +166,7 @@ async fn probe(socket: &SocketPath) -> Result<Option<Channel>, ConnectError> {
             Err(status) => match status.code() {
                 // The connection broke: a daemon that ends.
                 tonic::Code::Unavailable | tonic::Code::Cancelled => Ok(None),
+                _ if crate::connect::broke_off(&status) => Ok(None),
                 tonic::Code::DeadlineExceeded => Err(ConnectError::Timeout {
                     path: socket.address().to_path_buf(),
                     waited: crate::connect::HEALTH_TIMEOUT,

@@ -95,7 +95,21 @@ pub async fn connect(socket: &SocketPath) -> Result<Channel, ConnectError> {
         .connect_timeout(CONNECT_TIMEOUT)
         .connect_with_connector(connector)
         .await
-        .map_err(|source| ConnectError::Refused { path: socket.address().to_path_buf(), source: source.into() })
+        .map_err(|source| match broke_off(&source) {
+            true => ConnectError::NotRunning(socket.address().to_path_buf()),
+            false => ConnectError::Refused { path: socket.address().to_path_buf(), source: source.into() },
+        })
+}
+
+/// Whether an error is a connection that broke: whoever was at its other end is gone, as a daemon that was killed
+/// while we waited in its queue.
+pub(crate) fn broke_off(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+            matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected | UnexpectedEof)
+        })
 }
 
 /// Opens the stream, waiting while the daemon's queue is full.

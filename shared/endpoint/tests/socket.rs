@@ -7,7 +7,10 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-use mcode_endpoint::{Activated, ConnectError, EndpointError, SocketPath, bind, connect, health, lock_socket};
+use mcode_endpoint::{
+    Activated, ConnectError, EndpointError, SocketPath, StartError, StartOptions, bind, connect, connect_or_start,
+    health, lock_socket,
+};
 use mcode_env::Dirs;
 use tokio::sync::oneshot;
 
@@ -173,4 +176,24 @@ async fn something_else_that_listens_is_named() {
     };
     assert!(failed);
     other.join().unwrap();
+}
+
+/// As when a daemon is killed while a client waits in the queue of its socket.
+#[tokio::test]
+async fn a_connection_that_breaks_before_an_answer_is_no_daemon_and_no_stranger() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = SocketPath::resolve(Some(&home.path().join("s.sock")), &Dirs::under(home.path())).unwrap();
+    let listener = UnixListener::bind(socket.address()).unwrap();
+    // Closed with unread bytes in it, a connection is reset.
+    let dying = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::Read::read(&mut stream, &mut [0u8; 1]).unwrap();
+        drop(listener);
+        drop(stream);
+    });
+    let program = home.path().join("no-such-daemon");
+    let options = StartOptions { program: Some(program), timeout: Duration::from_secs(5), env: None };
+    let error = connect_or_start(&socket, &Dirs::under(home.path()), &options).await.unwrap_err();
+    dying.join().unwrap();
+    assert!(matches!(error, StartError::Spawn { .. }), "it goes on to start a daemon: {error:?}");
 }
