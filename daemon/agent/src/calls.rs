@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::drive::{Driver, RunContext, RunServices, Stop};
 use crate::live::LiveKey;
-use crate::repetition::{Repetition, Verdict as Repeated};
+use crate::repetition::{StepTrace, Verdict as Repeated};
 
 /// Calls that run at the same time at most.
 const PARALLEL_MAX: usize = 8;
@@ -104,6 +104,7 @@ impl Driver {
     pub(crate) async fn run_calls(&mut self, turn_id: TurnId, calls: Vec<Call>) -> Result<(), Stop> {
         let mut calls = calls.into_iter().peekable();
         let mut next = None;
+        let mut trace = StepTrace::default();
         while let Some(planned) = match next.take() {
             Some(planned) => Some(planned),
             None => match calls.next() {
@@ -122,13 +123,30 @@ impl Driver {
                     break;
                 }
             }
-            self.run_group(turn_id, group).await?;
+            self.run_group(turn_id, group, &mut trace).await?;
             // A call that was planned beside its forerunners is planned again if it has to run after them.
             if let Some(stale) = next.take() {
                 next = Some(self.plan(turn_id, stale.call).await);
             }
         }
-        Ok(())
+        self.check_repetition(turn_id, trace).await
+    }
+
+    /// Tells a model that goes round in circles so, and ends the run of one that does not listen.
+    async fn check_repetition(&mut self, turn_id: TurnId, trace: StepTrace) -> Result<(), Stop> {
+        match self.repetition.note(trace) {
+            Repeated::Fine => Ok(()),
+            Repeated::Warn(count) => {
+                let text = format!("These calls gave the same results {count} times in a row. Try something else.");
+                self.tell_model(turn_id, &text).await
+            }
+            Repeated::Stop(count) => Err(Stop::Failed(RunError {
+                kind: RunErrorKind::Limit,
+                reason: "LOOP_DETECTED".to_owned(),
+                message: format!("the model made the same calls {count} times in a row, with the same results"),
+                hint: "say what to do differently and go on with --thread, or use another model".to_owned(),
+            })),
+        }
     }
 
     async fn plan(&self, turn_id: TurnId, call: Call) -> Planned {
@@ -146,7 +164,7 @@ impl Driver {
         Planned { call, plan }
     }
 
-    async fn run_group(&mut self, turn_id: TurnId, group: Vec<Planned>) -> Result<(), Stop> {
+    async fn run_group(&mut self, turn_id: TurnId, group: Vec<Planned>, trace: &mut StepTrace) -> Result<(), Stop> {
         let tasks = self.services.port.record(turn_id, Vec::new()).await?.tasks.clone();
         let (services, context) = (&self.services, &self.context);
         let mut running = futures::stream::iter(group.into_iter().map(|planned| {
@@ -164,19 +182,15 @@ impl Driver {
                 ended.push(another);
             }
             let mut bodies = Vec::with_capacity(ended.len());
-            let mut stop = None;
             for (call, result) in ended {
-                let mut result = result?;
+                let result = result?;
                 self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
                 self.last_call_denied =
                     (result.status == ToolCallStatus::Denied).then(|| format!("{} ({})", call.name, result.preview));
-                stop = stop.or(note_repetition(&mut self.repetition, &call, &mut result));
+                trace.add(&call.name, &call.arguments, &result);
                 bodies.push(EventBody::ToolCallFinished { name: call.name, result });
             }
             self.services.port.record(turn_id, bodies).await?;
-            if let Some(stop) = stop {
-                return Err(stop);
-            }
         }
         drop(running);
         if self.context.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
@@ -185,26 +199,6 @@ impl Driver {
 
 fn is_parallel(planned: &Planned) -> bool {
     planned.plan.as_ref().is_ok_and(|plan| plan.parallel)
-}
-
-/// Tells a model that repeats itself so; the answer is how the run has to end, if it has to.
-fn note_repetition(repetition: &mut Repetition, call: &Call, result: &mut ToolResult) -> Option<Stop> {
-    match repetition.note(&call.name, &call.arguments, result) {
-        Repeated::Fine => None,
-        Repeated::Warn(count) => {
-            let text = format!(
-                "[mcode] This is the same call with the same result, {count} times in a row. Try something else."
-            );
-            result.content.push(ResultPart::Text { text });
-            None
-        }
-        Repeated::Stop(count) => Some(Stop::Failed(RunError {
-            kind: RunErrorKind::Limit,
-            reason: "LOOP_DETECTED".to_owned(),
-            message: format!("the model made the same {} call {count} times in a row with the same result", call.name),
-            hint: "say what to do differently and go on with --thread, or use another model".to_owned(),
-        })),
-    }
 }
 
 /// One call from its plan to its result. Fails only when the run has to stop.

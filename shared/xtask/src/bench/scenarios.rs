@@ -90,7 +90,7 @@ fn cold_start(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
 
 /// Runs a loop of calls `rounds` times; gives the walls in seconds and the gaps between a reply's end and the next
 /// request in milliseconds.
-fn run_loop(programs: &Path, reply: &Reply, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+fn run_loop(programs: &Path, reply: impl Fn(usize) -> Reply, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let server = ModelServer::start_blocking(Script::new().allow_unused());
     let daemon = daemon(programs, &server);
     let workspace = Workspace::with_files([("f.txt", "one\ntwo\n")]);
@@ -98,8 +98,8 @@ fn run_loop(programs: &Path, reply: &Reply, rounds: usize) -> anyhow::Result<(Ve
     let mut gaps = Vec::new();
     for _ in 0..rounds {
         let done_before = server.requests().len();
-        for _ in 0..LOOP_CALLS {
-            server.push(reply.clone());
+        for call in 0..LOOP_CALLS {
+            server.push(reply(call));
         }
         server.push(Reply::text("done"));
         let cost = measure(&mut daemon.command(&workspace.path(), &["ask", "--approve", "all", "go"]))?;
@@ -117,14 +117,16 @@ fn run_loop(programs: &Path, reply: &Reply, rounds: usize) -> anyhow::Result<(Ve
 }
 
 fn tool_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let (walls, gaps) = run_loop(programs, &Reply::tool_calls([("view", json!({"path": "f.txt"}))]), 5)?;
+    let (walls, gaps) =
+        run_loop(programs, |call| Reply::tool_calls([("view", json!({"path": "f.txt", "limit": call + 1}))]), 5)?;
     table.add("end of a view call to the next request", median(gaps), "ms", 6.0);
     table.add("loop of 30 tool calls", median(walls), "s", 0.5);
     Ok(())
 }
 
 fn shell_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let (_, gaps) = run_loop(programs, &Reply::tool_calls([("shell", json!({"command": "echo one"}))]), 3)?;
+    let (_, gaps) =
+        run_loop(programs, |call| Reply::tool_calls([("shell", json!({"command": format!("echo {call}")}))]), 3)?;
     table.add("end of a shell echo call to the next request", median(gaps), "ms", 10.0);
     Ok(())
 }
@@ -173,15 +175,15 @@ fn idle(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
 
 fn attach(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     const SCREENFUL: usize = 50;
-    let calls = Reply::tool_calls((0..40).map(|_| ("view", json!({"path": "f.txt"}))));
+    let calls = |step: usize| Reply::tool_calls((0..40).map(|_| ("view", json!({"path": "f.txt", "limit": step + 1}))));
     let server = ModelServer::start_blocking(Script::new().allow_unused());
     let daemon = daemon(programs, &server);
     let workspace = Workspace::with_files([("f.txt", "one\n")]);
     let mut thread = String::new();
     // Every call leaves at least three events.
     for _ in 0..20 {
-        for _ in 0..10 {
-            server.push(calls.clone());
+        for step in 0..10 {
+            server.push(calls(step));
         }
         server.push(Reply::text("done"));
         let mut arguments = vec!["ask", "--approve", "all", "--output", "json"];
