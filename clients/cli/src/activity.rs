@@ -75,7 +75,8 @@ impl Activity {
                     _ => self.line(&self.style.dim(&text)),
                 }
             }
-            Some(Body::UsageRecorded(record)) if self.verbose => {
+            // The figures of a scripted model mean nothing.
+            Some(Body::UsageRecorded(record)) if self.verbose && !record.model.starts_with("demo/") => {
                 if let Some(usage) = &record.usage {
                     let cached = usage.cache_read_tokens;
                     self.note(&format!(
@@ -108,7 +109,10 @@ impl Activity {
         self.release();
         let detail = call.arguments.as_ref().map(value_json).map(|value| telling(&value)).unwrap_or_default();
         let title = cut(&format!("{} {detail}", call.name));
-        self.line(&format!("{} {title}", self.style.dim("·")));
+        // Where a status line shows what runs, the line of its end is enough.
+        if !self.style.live {
+            self.line(&format!("{} {title}", self.style.dim("·")));
+        }
         self.status(&format!("running {title}"));
         self.calls.insert(call.tool_call_id.clone(), title);
     }
@@ -123,9 +127,22 @@ impl Activity {
         };
         self.line(text.trim_end_matches([':', ' ']));
         if self.verbose && !end.diff.is_empty() {
-            self.line(&sanitize(end.diff.trim_end()));
+            self.diff(&end.diff);
         }
         self.status("thinking");
+    }
+
+    /// A unified diff, indented below its call.
+    fn diff(&mut self, diff: &str) {
+        for line in sanitize(diff.trim_end()).lines() {
+            let shown = match line.as_bytes().first() {
+                _ if line.starts_with("+++") || line.starts_with("---") => self.style.dim(line),
+                Some(b'+') => self.style.green(line),
+                Some(b'-') => self.style.red(line),
+                _ => self.style.dim(line),
+            };
+            self.line(&format!("    {shown}"));
+        }
     }
 
     /// A remark of our own.
@@ -139,6 +156,9 @@ impl Activity {
         let text = std::mem::take(&mut self.held);
         if !text.trim().is_empty() {
             let text = sanitize(text.trim()).into_owned();
+            if self.style.live {
+                self.line("");
+            }
             self.line(&text);
         }
     }
