@@ -258,21 +258,25 @@ async fn permit(
     plan: &CallPlan,
 ) -> Result<Result<(), ToolResult>, Stop> {
     let decision = decide(services, context, spec, &plan.access);
-    let refused = |text: String| {
+    let refused = |preview: &str, text: String| {
         let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
-        result.preview.clone_from(&decision.why);
+        preview.clone_into(&mut result.preview);
         result
     };
+    let why = &decision.why;
     match decision.verdict {
         Verdict::Allow => Ok(Ok(())),
-        Verdict::Deny => Ok(Err(refused(format!(
-            "Permission denied: {}. Nothing was run. Do without it, or tell the user what you would need.",
-            decision.why
-        )))),
-        Verdict::Ask if !context.options.interactive => Ok(Err(refused(format!(
-            "Permission denied: {}, and nobody is there to answer. Nothing was run. Do without it, or tell the user what you would need.",
-            decision.why
-        )))),
+        Verdict::Deny => Ok(Err(refused(
+            why,
+            format!("Permission denied: {why}. Nothing was run. Do without it, or tell the user what you would need."),
+        ))),
+        Verdict::Ask if !context.options.interactive => Ok(Err(refused(
+            &format!("{why}, and nobody is there to answer"),
+            format!(
+                "Permission denied: {why}, and nobody is there to answer. Nothing was run. \
+                 Do without it, or tell the user what you would need."
+            ),
+        ))),
         Verdict::Ask => {
             let request = approval_request(services, &context.project_root, call, plan, &decision);
             let asked = services.port.await_approval(turn_id, request);
@@ -282,14 +286,20 @@ async fn permit(
             };
             Ok(match answer.outcome {
                 ApprovalOutcome::Allowed | ApprovalOutcome::AllowedAlways => Ok(()),
-                ApprovalOutcome::Denied => Err(refused(match answer.reason.as_str() {
-                    "" => "The user refused this call. Nothing was run.".to_owned(),
-                    reason => format!("The user refused this call and said: {reason}. Nothing was run."),
-                })),
-                ApprovalOutcome::Expired => {
-                    Err(refused("Nobody answered in time, so this call was refused.".to_owned()))
+                ApprovalOutcome::Denied => Err(match answer.reason.as_str() {
+                    "" => refused("the user said no", "The user refused this call. Nothing was run.".to_owned()),
+                    said => refused(
+                        &format!("the user said no: {said}"),
+                        format!("The user refused this call and said: {said}. Nothing was run."),
+                    ),
+                }),
+                ApprovalOutcome::Expired => Err(refused(
+                    "nobody answered in time",
+                    "Nobody answered in time, so this call was refused.".to_owned(),
+                )),
+                ApprovalOutcome::Withdrawn => {
+                    Err(refused("withdrawn", "The question was withdrawn; nothing was run.".to_owned()))
                 }
-                ApprovalOutcome::Withdrawn => Err(refused("The question was withdrawn; nothing was run.".to_owned())),
             })
         }
     }
