@@ -63,7 +63,7 @@ pub fn run(mut daemon: TestDaemon, rounds: u32, seed: u64, mut tell: impl FnMut(
         tell(&report);
         std::mem::forget(failed);
     }
-    kill_daemons(&daemon);
+    kill_the_rest(&daemon);
     report
 }
 
@@ -107,15 +107,15 @@ fn crash(
     if let Some(steer) = steer {
         steered(&mut told, &thread, steer);
     }
+    kill_the_rest(daemon);
     if chance.one_in(4) {
-        let starter = daemon.spawn_mcode(&dir, &["daemon", "status", "--output", "json"]);
-        drop(daemon.spawn_mcode(&dir, &["threads", "list"]));
+        let starters = [["daemon", "status"], ["threads", "list"]].map(|words| daemon.spawn_mcode(&dir, &words));
         std::thread::sleep(chance.next_within(WITHIN_RECOVERY));
         let hit = kill_daemons(daemon);
         report.kills += hit;
         report.kills_in_recovery += hit;
-        drop(starter);
-        report.kills += kill_daemons(daemon);
+        drop(starters);
+        kill_the_rest(daemon);
     }
     told
 }
@@ -131,16 +131,22 @@ fn steered(told: &mut Acknowledged, thread: &str, mut steer: Running) {
     }
 }
 
-/// Kills every `mcoded` of this home; what they started lives on.
+/// Kills every `mcoded` of this home; what they started lives on. A client may be starting another one meanwhile.
 fn kill_daemons(daemon: &TestDaemon) -> u32 {
-    let mut killed = 0;
+    let found = daemons(daemon).into_iter().filter_map(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    found.map(|pid| u32::from(kill_process(pid, Signal::KILL).is_ok())).sum()
+}
+
+/// Kills until no daemon is left: for when no client is left that could start one.
+fn kill_the_rest(daemon: &TestDaemon) {
+    daemon.wait_until("the killed daemon to be gone", || {
+        kill_daemons(daemon);
+        daemons(daemon).is_empty()
+    });
+}
+
+fn daemons(daemon: &TestDaemon) -> Vec<u32> {
     let is_daemon =
         |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "mcoded");
-    for pid in daemon.processes().into_iter().filter(is_daemon) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            killed += u32::from(kill_process(pid, Signal::KILL).is_ok());
-        }
-    }
-    daemon.wait_until("the killed daemon to be gone", || !daemon.processes().iter().any(is_daemon));
-    killed
+    daemon.processes().into_iter().filter(is_daemon).collect()
 }

@@ -1,0 +1,62 @@
+//! Starting, and being refused.
+
+use mcode_events::RunStatus;
+use mcode_ids::{RequestId, ThreadId};
+use mcode_threads::ThreadError;
+
+use crate::rig::{Rig, Step, said};
+
+#[tokio::test]
+async fn a_run_is_answered_and_leaves_the_thread_idle() {
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let (thread_id, run_id) = rig.start("hi").await;
+    let state = rig.idle(thread_id).await;
+    assert_eq!(said(&state), ["hi", "hello"]);
+    assert_eq!(state.run(run_id).unwrap().status, RunStatus::Done);
+    assert_eq!((state.title.as_str(), state.activity()), ("hi", "idle"));
+    let loaded = rig.store().load(thread_id).await.unwrap().unwrap();
+    assert_eq!((&loaded.state, loaded.damage), (&*state, None), "what is in memory is what the log says");
+}
+
+#[tokio::test]
+async fn a_thread_at_work_takes_no_second_run() {
+    let rig = Rig::new(vec![Step::Hold("thinking"), Step::Say("two")]);
+    let (thread_id, run_id) = rig.start("one").await;
+    rig.asked(1).await;
+    let error = rig.threads.start_run(rig.prompt(Some(thread_id), "two")).await.unwrap_err();
+    let ThreadError::RunActive { thread_id: busy, run_id: at_work } = error else { panic!("{error:?}") };
+    assert_eq!((busy, at_work), (thread_id, run_id));
+    rig.script.go.add_permits(1);
+    let state = rig.idle(thread_id).await;
+    assert_eq!(said(&state), ["one", "thinking"], "nothing of the refused run is in the log");
+    rig.threads.start_run(rig.prompt(Some(thread_id), "two")).await.unwrap();
+    assert_eq!(said(&*rig.idle(thread_id).await), ["one", "thinking", "two", "two"]);
+}
+
+#[tokio::test]
+async fn the_same_request_starts_one_run_and_gets_the_same_answer() {
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let id = |text: &str| RequestId::parse(text).unwrap();
+    let mut run = rig.prompt(None, "hi");
+    run.request = Some((id("req-1"), "hash".into()));
+    let first = rig.threads.start_run(run.clone()).await.unwrap();
+    rig.idle(first.thread_id).await;
+    assert_eq!(rig.threads.start_run(run.clone()).await.unwrap(), first);
+    assert_eq!(rig.threads.runs(None, false, 10, None).await.unwrap().rows.len(), 1);
+    run.request = Some((id("req-1"), "another hash".into()));
+    let error = rig.threads.start_run(run).await.unwrap_err();
+    assert!(matches!(error, ThreadError::RequestIdReused(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_named() {
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let unknown: ThreadId = "thr_01900000000070008000000000000001".parse().unwrap();
+    let error = rig.threads.start_run(rig.prompt(Some(unknown), "hi")).await.unwrap_err();
+    assert!(error.to_string().contains("there is no thread thr_0190"), "{error}");
+    let mut run = rig.prompt(None, "hi");
+    run.cwd = "/no/such/folder".into();
+    let error = rig.threads.start_run(run).await.unwrap_err();
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    assert!(rig.threads.list(Default::default()).await.unwrap().rows.is_empty(), "a refused run leaves no thread");
+}
