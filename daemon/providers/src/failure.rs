@@ -169,7 +169,10 @@ fn hint(kind: ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::Auth => "Check the key of this provider and what it is allowed to do.",
         ModelErrorKind::Quota => "Add credit or wait for the plan to start again, or choose another model.",
-        ModelErrorKind::UnknownModel => "Check the model's name; `mcode models` lists the known ones.",
+        ModelErrorKind::UnknownModel => "Check the model's name; `mcode models list` lists the known ones.",
+        ModelErrorKind::Overflow => "Start a new thread, or choose a model with a larger window.",
+        ModelErrorKind::InvalidRequest => "Read what the provider says about it, or choose another model.",
+        ModelErrorKind::RateLimited | ModelErrorKind::Overloaded => "Try again later, or choose another model.",
         _ => "",
     }
 }

@@ -159,7 +159,7 @@ impl Reader<'_> {
         let project = filter.project_id.map(|id| id.to_string());
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT {THREAD_COLUMNS} FROM threads
-             WHERE (?1 IS NULL OR project_id = ?1) AND (?2 OR archived = 0)
+             WHERE (?1 IS NULL OR project_id = ?1) AND (?2 OR archived = 0) AND ephemeral = 0
                AND (updated_at < ?3 OR (updated_at = ?3 AND thread_id < ?4))
              ORDER BY updated_at DESC, thread_id DESC LIMIT ?5"
         ))?;
@@ -176,6 +176,10 @@ impl Reader<'_> {
 
     pub(crate) fn waiting_threads(&self) -> Result<Vec<ThreadId>, ReadError> {
         self.thread_ids("SELECT DISTINCT thread_id FROM pending ORDER BY thread_id")
+    }
+
+    pub(crate) fn ephemeral_threads(&self) -> Result<Vec<ThreadId>, ReadError> {
+        self.thread_ids("SELECT thread_id FROM threads WHERE ephemeral = 1")
     }
 
     fn thread_ids(&self, sql: &str) -> Result<Vec<ThreadId>, ReadError> {

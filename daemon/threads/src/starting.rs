@@ -54,12 +54,13 @@ impl Actor {
     }
 
     pub(crate) async fn start(&mut self, run: NewRun) -> Result<Started, ThreadError> {
+        // What a damaged log says of a run at work is only what can be read of it.
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone().into());
+        }
         self.record_left_end().await?;
         if let Some(run_id) = self.state.open.run {
             return Err(ThreadError::RunActive { thread_id: self.thread_id, run_id });
-        }
-        if let Some(damage) = &self.damage {
-            return Err(damage.clone().into());
         }
         let options = self.options(&run)?;
         // Fails before anything is recorded when the model is unknown or has no key.

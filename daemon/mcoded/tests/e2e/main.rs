@@ -1,0 +1,15 @@
+//! The whole thing through its front door: `mcode` talks to `mcoded`, which talks to a scripted model server.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
+
+mod approving;
+mod asking;
+mod keeping;
+mod models;
+mod setup;
+mod starting;
+mod status;
+mod steering;
+mod streams;
+mod watching;
+mod working;
