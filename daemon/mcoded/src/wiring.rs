@@ -43,6 +43,7 @@ pub(crate) async fn serve(
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed");
     }
+    threads.wake_ephemeral().await?;
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
         threads: threads.clone(),

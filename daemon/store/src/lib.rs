@@ -145,6 +145,11 @@ impl Store {
         self.readers.run(|reader| reader.unfinished_threads()).await
     }
 
+    /// Threads that go when their run ends.
+    pub async fn ephemeral_threads(&self) -> Result<Vec<ThreadId>, ReadError> {
+        self.readers.run(|reader| reader.ephemeral_threads()).await
+    }
+
     /// A run's row.
     pub async fn run(&self, run_id: RunId) -> Result<Option<RunRow>, ReadError> {
         self.readers.run(move |reader| reader.run(run_id)).await

@@ -20,9 +20,12 @@ const QUEUE: usize = 256;
 /// Appends that share a commit at most.
 const GROUP_MAX: usize = 64;
 
+/// Where an append is answered.
+type AppendReply = oneshot::Sender<Result<Seq, AppendError>>;
+
 #[derive(Debug)]
 enum Command {
-    Append(Box<Append>, oneshot::Sender<Result<Seq, AppendError>>),
+    Append(Box<Append>, AppendReply),
     ResolveProject(ProjectRow, oneshot::Sender<Result<ProjectRow, StoreError>>),
     DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
 }
@@ -109,7 +112,7 @@ impl WriterThread {
 
     /// Commits the whole group at once; if the commit fails, each append is tried alone, so that one bad append can
     /// not fail its neighbours.
-    fn append_all(&mut self, appends: Vec<(Box<Append>, oneshot::Sender<Result<Seq, AppendError>>)>) {
+    fn append_all(&mut self, appends: Vec<(Box<Append>, AppendReply)>) {
         if appends.len() > 1 {
             let refs: Vec<&Append> = appends.iter().map(|(append, _)| append.as_ref()).collect();
             if let Ok(seqs) = self.commit(&refs) {

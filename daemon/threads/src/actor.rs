@@ -206,10 +206,11 @@ impl Actor {
             return false;
         }
         self.commands.close();
-        if self.state.ephemeral && self.damage.is_none() {
-            if let Err(error) = self.deps.store.delete_thread(self.thread_id).await {
-                tracing::warn!(thread_id = %self.thread_id, %error, "an ephemeral thread could not be forgotten");
-            }
+        if self.state.ephemeral
+            && self.damage.is_none()
+            && let Err(error) = self.deps.store.delete_thread(self.thread_id).await
+        {
+            tracing::warn!(thread_id = %self.thread_id, %error, "an ephemeral thread could not be forgotten");
         }
         true
     }
@@ -289,10 +290,10 @@ impl Actor {
         let mut seq = expected;
         for new in &events {
             seq = seq.next();
-            if let (Some(run_id), true) = (new.run_id, changes_run(&new.body)) {
-                if !runs_changed.contains(&run_id) {
-                    runs_changed.push(run_id);
-                }
+            if let (Some(run_id), true) = (new.run_id, changes_run(&new.body))
+                && !runs_changed.contains(&run_id)
+            {
+                runs_changed.push(run_id);
             }
             state.apply(&Event {
                 thread_id: self.thread_id,

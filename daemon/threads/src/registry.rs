@@ -174,6 +174,14 @@ impl Threads {
         Ok(states)
     }
 
+    /// Wakes the ephemeral threads that an earlier daemon had no time to forget: each goes as soon as nobody watches it.
+    pub async fn wake_ephemeral(&self) -> Result<(), ThreadError> {
+        for thread_id in self.inner.deps.store.ephemeral_threads().await? {
+            self.handle(thread_id)?;
+        }
+        Ok(())
+    }
+
     /// Watches a thread; loads it.
     pub async fn subscribe(&self, thread_id: ThreadId) -> Result<Subscription, ThreadError> {
         self.known(thread_id).await?;

@@ -71,7 +71,7 @@ struct Moments(u64);
 
 impl Moments {
     fn one_in(&mut self, many: u64) -> bool {
-        (self.next() >> 16) % many == 0
+        (self.next() >> 16).is_multiple_of(many)
     }
 
     fn next(&mut self) -> u64 {

@@ -7,7 +7,7 @@ use mcode_testkit::crash::{rounds, seed};
 
 #[test]
 fn a_crash_loses_nothing_and_repeats_nothing() {
-    const ROUNDS: u32 = 12;
+    const ROUNDS: u32 = 20;
     let report = rounds::run(TestDaemon::prepare(), ROUNDS, seed(), |_| {});
     assert_eq!(report.rounds, ROUNDS);
     assert!(report.kills >= ROUNDS, "{report:#?}");

@@ -108,18 +108,31 @@ async fn an_agent_that_panics_fails_its_run_and_the_thread_goes_on() {
     assert_eq!(said(&*rig.idle(thread_id).await), ["one", "two", "here again"]);
 }
 
+/// In real time: this takes the ten seconds that such a thread waits for a watcher.
 #[tokio::test]
-async fn an_ephemeral_thread_is_forgotten_when_nobody_watches_it() {
+async fn an_ephemeral_thread_is_forgotten_when_nobody_watches_it_also_by_the_next_daemon() {
     let rig = Rig::new(vec![Step::Say("gone soon")]);
+    let ephemeral = || {
+        let mut run = rig.prompt(None, "hi");
+        run.ephemeral = true;
+        rig.threads.start_run(run)
+    };
+    let left = ephemeral().await.unwrap();
+    rig.idle(left.thread_id).await;
+    rig.threads.shut_down().await;
+    assert!(rig.store().thread(left.thread_id).await.unwrap().is_some(), "there was no time to forget it");
+    let next = mcode_threads::Threads::new(rig.threads.deps().clone());
+    next.wake_ephemeral().await.unwrap();
     let mut run = rig.prompt(None, "hi");
     run.ephemeral = true;
-    let started = rig.threads.start_run(run).await.unwrap();
-    // In real time: this takes the ten seconds that such a thread waits for a watcher.
+    let own = next.start_run(run).await.unwrap();
     let forgotten = async {
-        while rig.store().thread(started.thread_id).await.unwrap().is_some() {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        for started in [left, own] {
+            while rig.store().thread(started.thread_id).await.unwrap().is_some() {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), forgotten).await.expect("it is forgotten");
-    assert!(rig.store().run(started.run_id).await.unwrap().is_none());
+    tokio::time::timeout(std::time::Duration::from_secs(40), forgotten).await.expect("both are forgotten");
+    assert!(rig.store().run(left.run_id).await.unwrap().is_none());
 }

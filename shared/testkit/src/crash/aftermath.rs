@@ -164,10 +164,9 @@ fn effects_are_there(load: &Load, thread: &str, events: &[Value]) {
             effects.insert(text(event, "tool_call_id"), effect.to_owned());
         }
         // A background call is done when its command has begun, which is before the command has written.
-        if event["type"] == "tool_call_finished" && event["status"] == "done" && !event["exit_code"].is_null() {
-            if let Some(effect) = effects.get(&text(event, "tool_call_id")) {
-                assert!(load.has_line(effect), "{thread}: {effect} is said to be done and left no line");
-            }
+        let done = event["type"] == "tool_call_finished" && event["status"] == "done" && !event["exit_code"].is_null();
+        if let (true, Some(effect)) = (done, effects.get(&text(event, "tool_call_id"))) {
+            assert!(load.has_line(effect), "{thread}: {effect} is said to be done and left no line");
         }
     }
 }
