@@ -20,6 +20,8 @@ pub enum ErrorKind {
     Model,
     /// No daemon could be reached, or it is not compatible.
     Daemon,
+    /// A budget or a limit was reached.
+    Limit,
     /// A fault in mcode.
     Internal,
 }
@@ -34,6 +36,7 @@ impl ErrorKind {
             Self::Permission => 4,
             Self::Model => 5,
             Self::Daemon => 6,
+            Self::Limit => 7,
             Self::Internal => 70,
         }
     }
@@ -47,6 +50,7 @@ impl ErrorKind {
             Self::Permission => "permission",
             Self::Model => "model",
             Self::Daemon => "daemon",
+            Self::Limit => "limit",
             Self::Internal => "internal",
         }
     }
@@ -58,6 +62,7 @@ impl ErrorKind {
             4 => Self::Permission,
             5 => Self::Model,
             6 => Self::Daemon,
+            7 => Self::Limit,
             _ => Self::Internal,
         }
     }

@@ -102,6 +102,7 @@ impl Driver {
 
     /// Runs the calls of a step, in order; looks beside each other, everything else alone.
     pub(crate) async fn run_calls(&mut self, turn_id: TurnId, calls: Vec<Call>) -> Result<(), Stop> {
+        let names: std::collections::BTreeSet<String> = calls.iter().map(|call| call.name.clone()).collect();
         let mut calls = calls.into_iter().peekable();
         let mut next = None;
         let mut trace = StepTrace::default();
@@ -129,11 +130,11 @@ impl Driver {
                 next = Some(self.plan(turn_id, stale.call).await);
             }
         }
-        self.check_repetition(turn_id, trace).await
+        self.check_repetition(turn_id, trace, &names.into_iter().collect::<Vec<_>>().join(", ")).await
     }
 
     /// Tells a model that goes round in circles so, and ends the run of one that does not listen.
-    async fn check_repetition(&mut self, turn_id: TurnId, trace: StepTrace) -> Result<(), Stop> {
+    async fn check_repetition(&mut self, turn_id: TurnId, trace: StepTrace, names: &str) -> Result<(), Stop> {
         match self.repetition.note(trace) {
             Repeated::Fine => Ok(()),
             Repeated::Warn(count) => {
@@ -143,7 +144,9 @@ impl Driver {
             Repeated::Stop(count) => Err(Stop::Failed(RunError {
                 kind: RunErrorKind::Limit,
                 reason: "LOOP_DETECTED".to_owned(),
-                message: format!("the model made the same calls {count} times in a row, with the same results"),
+                message: format!(
+                    "the model made the same calls ({names}) {count} times in a row, with the same results"
+                ),
                 hint: "say what to do differently and go on with --thread, or use another model".to_owned(),
             })),
         }

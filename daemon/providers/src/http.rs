@@ -15,6 +15,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url};
 
 use crate::exchange::Call;
+use crate::registry::{IDLE_TIMEOUT_MS, IDLE_TIMEOUT_THINKING_MS};
 
 /// Ends an attempt to connect, TLS included.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -188,6 +189,16 @@ pub(crate) fn is_loopback_name(name: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// How long the head of a response may take: a configured idle time holds for it too, since a kept connection that died
+/// unseen swallows the request and never brings a head.
+fn head_limit(idle_timeout_ms: u64, loopback: bool) -> Duration {
+    match idle_timeout_ms {
+        IDLE_TIMEOUT_MS | IDLE_TIMEOUT_THINKING_MS if loopback => HEADERS_TIMEOUT_LOOPBACK,
+        IDLE_TIMEOUT_MS | IDLE_TIMEOUT_THINKING_MS => HEADERS_TIMEOUT,
+        configured => Duration::from_millis(configured.max(1)),
+    }
+}
+
 /// Sends a call and waits for the head of the response.
 pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Result<Response, ModelError> {
     let host = host(&call.url);
@@ -202,15 +213,15 @@ pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Resul
     let body = serde_json::to_vec(&call.body).map_err(|error| {
         ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
     })?;
-    let loopback = call.url.host_str().is_some_and(is_loopback_name);
-    let limit = if loopback { HEADERS_TIMEOUT_LOOPBACK } else { HEADERS_TIMEOUT };
+    let limit = head_limit(access.idle_timeout_ms, call.url.host_str().is_some_and(is_loopback_name));
     let sending = client.post(call.url.clone()).headers(headers).body(body).send();
     match tokio::time::timeout(limit, Box::pin(sending)).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(transport(&error, &host)),
-        Err(_) => {
-            Err(ModelError::new(ModelErrorKind::Transport, format!("no answer from {host} for {} s", limit.as_secs())))
-        }
+        Err(_) => Err(ModelError::new(
+            ModelErrorKind::Transport,
+            format!("no answer from {host} for {} s", limit.as_secs_f64()),
+        )),
     }
 }
 
@@ -356,6 +367,18 @@ mod tests {
             let error = endpoint(bad, CHAT_PATH).unwrap_err();
             assert_eq!(error.kind, ModelErrorKind::InvalidRequest, "{bad}");
             assert!(!error.message.contains("secret"), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_configured_idle_time_holds_for_the_head_too() {
+        for (idle_ms, loopback, limit) in [
+            (2_000, true, Duration::from_secs(2)),
+            (600_000, false, Duration::from_secs(600)),
+            (IDLE_TIMEOUT_MS, false, HEADERS_TIMEOUT),
+            (IDLE_TIMEOUT_THINKING_MS, true, HEADERS_TIMEOUT_LOOPBACK),
+        ] {
+            assert_eq!(head_limit(idle_ms, loopback), limit, "{idle_ms} {loopback}");
         }
     }
 

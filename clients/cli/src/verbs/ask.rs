@@ -1,5 +1,6 @@
 //! `mcode ask`: one request to the agent, awaited and printed.
 
+mod deltas;
 mod wait;
 
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 
 mod approving;
 mod asking;
+mod ending;
 mod keeping;
 mod models;
 mod setup;

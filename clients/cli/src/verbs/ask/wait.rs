@@ -14,6 +14,7 @@ use crate::failure::{self, Failure, tell_message};
 use crate::interrupt::{INTERRUPTED, Interrupts};
 use crate::output::{foreign_text, json_line, json_pretty};
 use crate::verbs::Outcome;
+use crate::verbs::ask::deltas::Deltas;
 
 /// How long Ctrl+C waits for the run to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -26,6 +27,7 @@ pub(super) struct Wait {
     form: Form,
     activity: Activity,
     answers: Option<Answers>,
+    deltas: Deltas,
     /// Until when Ctrl+C waits for the end.
     cancelled: Option<Instant>,
 }
@@ -40,6 +42,7 @@ impl Wait {
             form: context.form,
             activity: Activity::new(context.stderr, context.global.verbose > 0),
             answers: interactive.then(|| Answers::new(context.stderr)),
+            deltas: Deltas::default(),
             cancelled: None,
         }
     }
@@ -81,6 +84,9 @@ impl Wait {
         match piece {
             Piece::Event(event) => {
                 self.view.apply(&event);
+                for frame in self.deltas.rest(&event) {
+                    self.print_line(mcode_client::lines::frame_line(&frame))?;
+                }
                 self.print_line(mcode_client::lines::event_line(&event))?;
                 if event.run_id == self.view.run_id {
                     self.activity.event(&event);
@@ -90,6 +96,7 @@ impl Wait {
                 }
             }
             Piece::Frame(frame) => {
+                self.deltas.frame(&frame);
                 self.print_line(mcode_client::lines::frame_line(&frame))?;
                 self.activity.frame(&frame);
             }
