@@ -74,7 +74,7 @@ fn a_whole_life_leaves_nothing_open_and_keeps_what_was_said() {
     assert_eq!(state.usage.input_tokens, 1200);
     assert!(state.queue.is_empty());
     assert_eq!(state.tasks.len(), 1);
-    assert_eq!(state.files.keys().collect::<Vec<_>>(), ["/work/project/a.rs"], "a removed file is forgotten");
+    assert_eq!(state.files.keys().collect::<Vec<_>>(), ["/home/me/project/a.rs"], "a removed file is forgotten");
 }
 
 #[test]

@@ -20,6 +20,9 @@ const IDLE_MAX: usize = 2;
 /// Events that are read at once when a log is folded.
 const FOLD_BATCH: u32 = 1000;
 
+/// Payload that is read at once when a log is folded, in bytes.
+const FOLD_BATCH_BYTES: usize = 8 * 1024 * 1024;
+
 /// Connections for reading.
 #[derive(Debug)]
 pub(crate) struct Readers {
@@ -108,9 +111,11 @@ impl Reader<'_> {
                     return Ok((events, Some(damage)));
                 }
             };
-            bytes = bytes.saturating_add(row.payload.len());
             match row.decode(thread_id, expected, self.blobs) {
-                Ok(event) => events.push(event),
+                Ok((event, size)) => {
+                    bytes = bytes.saturating_add(size);
+                    events.push(event);
+                }
                 Err(damage) => return Ok((events, Some(damage))),
             }
             expected = expected.next();
@@ -122,8 +127,8 @@ impl Reader<'_> {
         let Some(row) = self.thread(thread_id)? else { return Ok(None) };
         let mut state = ThreadState::new(thread_id);
         loop {
-            let (events, damage) = self.events_until_damage(thread_id, state.last_seq, FOLD_BATCH, usize::MAX - 1)?;
-            let done = events.len() < FOLD_BATCH as usize;
+            let (events, damage) = self.events_until_damage(thread_id, state.last_seq, FOLD_BATCH, FOLD_BATCH_BYTES)?;
+            let done = events.is_empty();
             for event in &events {
                 state.apply(event);
             }

@@ -82,8 +82,13 @@ impl EventRow {
         i64::from_le_bytes(first)
     }
 
-    /// Decodes the row that has to be at `expected`.
-    pub(crate) fn decode(self, thread_id: ThreadId, expected: Seq, blobs: &dyn Blobs) -> Result<Event, Damage> {
+    /// Decodes the row that has to be at `expected`; also tells the size of its payload in bytes, wherever that is.
+    pub(crate) fn decode(
+        self,
+        thread_id: ThreadId,
+        expected: Seq,
+        blobs: &dyn Blobs,
+    ) -> Result<(Event, usize), Damage> {
         let damage = |what: String| Damage { thread_id, seq: expected, what };
         if u64::try_from(self.seq) != Ok(expected.get()) {
             return Err(damage(format!("it is missing; the next one is {}", self.seq)));
@@ -102,6 +107,6 @@ impl EventRow {
         };
         let body = EventBody::decode(&self.kind, self.version, &payload)
             .map_err(|error| damage(format!("its payload does not read as {}: {error}", self.kind)))?;
-        Ok(Event { thread_id, seq: expected, at_ms: self.at, run_id, turn_id, body })
+        Ok((Event { thread_id, seq: expected, at_ms: self.at, run_id, turn_id, body }, payload.len()))
     }
 }

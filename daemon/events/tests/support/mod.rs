@@ -60,8 +60,8 @@ fn options() -> RunOptions {
             max_cost_usd: Some(2.5),
             max_time_ms: Some(600_000),
         },
-        cwd: "/work/project".into(),
-        add_dirs: vec!["/work/other".into()],
+        cwd: "/home/me/project".into(),
+        add_dirs: vec!["/home/me/other".into()],
         answer_schema: Some(json!({"type": "object"})),
     }
 }
@@ -108,8 +108,8 @@ fn result() -> ToolResult {
         preview: "exit 101 in 0.4 s".into(),
         exit_code: Some(101),
         files: vec![
-            FileVersion { path: "/work/project/a.rs".into(), hash: Some("0b".repeat(32)) },
-            FileVersion { path: "/work/project/gone.rs".into(), hash: None },
+            FileVersion { path: "/home/me/project/a.rs".into(), hash: Some("0b".repeat(32)) },
+            FileVersion { path: "/home/me/project/gone.rs".into(), hash: None },
         ],
         diff: Some("--- a/a.rs\n+++ b/a.rs\n".into()),
     }
@@ -139,7 +139,7 @@ pub fn one_of_each() -> Vec<EventBody> {
     vec![
         EventBody::ThreadCreated {
             project_id: id("prj_", 7),
-            cwd: "/work/project".into(),
+            cwd: "/home/me/project".into(),
             title: "mend the tests".into(),
             model: "anthropic/claude-sonnet-4-5".into(),
             mode: "build".into(),

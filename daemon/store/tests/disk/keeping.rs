@@ -220,3 +220,16 @@ async fn what_is_no_database_is_refused_and_left_as_it_is() {
     assert!(matches!(error, StoreError::Database(_)), "{error:?}");
     assert_eq!(std::fs::read(rig.database()).unwrap(), garbage);
 }
+
+#[tokio::test]
+async fn a_batch_is_bounded_by_what_its_events_hold_also_beside_the_log() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    for _ in 0..4 {
+        thread.say(&store, &"x".repeat(2 * INLINE_PAYLOAD_BYTES_MAX)).await.unwrap();
+    }
+    let batch = store.read(thread.id(), Seq::new(1), 100, 3 * INLINE_PAYLOAD_BYTES_MAX).await.unwrap();
+    assert_eq!(batch.iter().map(|event| event.seq.get()).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(store.load(thread.id()).await.unwrap().unwrap().state, thread.state);
+}

@@ -12,7 +12,8 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 pub struct Rig {
-    pub dir: TempDir,
+    /// Gone when the test ends.
+    _dir: TempDir,
     pub root: PathBuf,
     pub clock: Arc<ManualClock>,
     pub ids: SeededIds,
@@ -22,7 +23,7 @@ impl Rig {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
-        Self { dir, root, clock: Arc::new(ManualClock::default()), ids: SeededIds::new(7) }
+        Self { _dir: dir, root, clock: Arc::new(ManualClock::default()), ids: SeededIds::new(7) }
     }
 
     pub fn database(&self) -> PathBuf {

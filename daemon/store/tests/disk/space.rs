@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use mcode_events::blob::{BlobError, Blobs};
+use mcode_events::blob::BlobError;
 use mcode_ids::Seq;
 use mcode_store::{AppendError, Store};
 
