@@ -137,7 +137,7 @@ fn rules(current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Arc<dyn Fn()
 }
 
 /// Adds a rule to `[permissions] allow` of the user's file and reads it again.
-fn keep_rule(config: ConfigHandle) -> Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync> {
+fn keep_rule(config: ConfigHandle) -> mcode_threads::deps::KeepRule {
     Arc::new(move |rule| {
         let path = config.file().to_path_buf();
         let change = |error: mcode_config::EditError| format!("the rule '{rule}' could not be kept: {error}");
