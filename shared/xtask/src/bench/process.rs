@@ -15,27 +15,39 @@ pub(super) struct Cost {
     pub(super) rss_mb: f64,
 }
 
-/// Runs a command to its end, output dropped; fails when it fails.
-pub(super) fn measure(command: &mut Command) -> anyhow::Result<Cost> {
+/// Runs a command to its end; fails when it fails or prints something else than `expected`. A figure of an answer that
+/// was cut short would be a good one.
+pub(super) fn measure(command: &mut Command, expected: &str) -> anyhow::Result<Cost> {
     use std::process::Stdio;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // Files, not pipes: nobody has to read beside the program, and nothing it starts can keep them open.
+    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     let start = Instant::now();
-    let mut child = command.spawn().context("cannot start the program")?;
+    let child = command.spawn().context("cannot start the program")?;
     let pid = libc::pid_t::try_from(child.id()).context("a process id out of range")?;
     let (status, usage) = wait4(pid)?;
     let wall = start.elapsed();
     if status != 0 {
-        let mut stderr = String::new();
-        if let Some(mut stream) = child.stderr.take() {
-            std::io::Read::read_to_string(&mut stream, &mut stderr).ok();
-        }
-        bail!("it ended with wait status {status}: {stderr}");
+        bail!("it ended with wait status {status}: {}", text(&mut stderr)?);
+    }
+    let printed = text(&mut stdout)?;
+    if printed.trim_end() != expected {
+        let start: String = printed.chars().take(200).collect();
+        bail!("it printed {} bytes instead of {}: {start}", printed.len(), expected.len());
     }
     let time = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
     let cpu = time(usage.ru_utime) + time(usage.ru_stime);
     Ok(Cost { wall, cpu, rss_mb: usage.ru_maxrss as f64 / 1024.0 })
+}
+
+fn text(file: &mut fs::File) -> anyhow::Result<String> {
+    use std::io::{Read, Seek};
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[allow(unsafe_code, reason = "only wait4 gives the figures of one child")]

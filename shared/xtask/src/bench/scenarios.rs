@@ -52,7 +52,8 @@ fn median_ms(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> anyhow::Result<f
 
 fn version(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     let home = TestDaemon::prepare_with(programs.to_path_buf());
-    let costs = times(31, || measure(&mut home.command(&home.user_home(), &["--version"])))?;
+    let version = home.mcode(&["--version"]).ok().stdout;
+    let costs = times(31, || measure(&mut home.command(&home.user_home(), &["--version"]), version.trim_end()))?;
     table.add("mcode --version", median_ms(&costs, |cost| cost.wall), "ms", 10.0);
     Ok(())
 }
@@ -61,7 +62,7 @@ fn hello(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     let server = hello_server();
     let daemon = daemon(programs, &server);
     let workspace = Workspace::with_files([("f.txt", "one\n")]);
-    let ask = || measure(&mut daemon.command(&workspace.path(), &["ask", "say hello"]));
+    let ask = || measure(&mut daemon.command(&workspace.path(), &["ask", "say hello"]), "hello");
     times(3, ask)?;
     let before = cpu(daemon.pid())?;
     let costs = times(51, ask)?;
@@ -82,7 +83,7 @@ fn cold_start(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
         let mut home = TestDaemon::prepare_with(programs.to_path_buf());
         home.use_server(&server);
         // The daemon that this starts is ended when `home` is dropped.
-        measure(&mut home.command(&workspace.path(), &["ask", "say hello"]))
+        measure(&mut home.command(&workspace.path(), &["ask", "say hello"]), "hello")
     })?;
     table.add("ask hello, no daemon yet: wall", median_ms(&costs, |cost| cost.wall), "ms", 150.0);
     Ok(())
@@ -102,7 +103,7 @@ fn run_loop(programs: &Path, reply: impl Fn(usize) -> Reply, rounds: usize) -> a
             server.push(reply(call));
         }
         server.push(Reply::text("done"));
-        let cost = measure(&mut daemon.command(&workspace.path(), &["ask", "--approve", "all", "go"]))?;
+        let cost = measure(&mut daemon.command(&workspace.path(), &["ask", "--approve", "all", "go"]), "done")?;
         walls.push(cost.wall.as_secs_f64());
         let requests = server.requests().split_off(done_before);
         if requests.len() != LOOP_CALLS + 1 {
@@ -137,9 +138,10 @@ fn stream(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     let workspace = Workspace::new();
     let mut walls = Vec::new();
     let mut cpus = Vec::new();
+    let whole = "tok ".repeat(STREAM_DELTAS);
     for _ in 0..5 {
         let before = cpu(daemon.pid())?;
-        let cost = measure(&mut daemon.command(&workspace.path(), &["ask", "talk"]))?;
+        let cost = measure(&mut daemon.command(&workspace.path(), &["ask", "talk"]), whole.trim_end())?;
         walls.push(cost.wall.as_secs_f64());
         cpus.push((cost.cpu + cpu(daemon.pid())?.saturating_sub(before)).as_secs_f64());
     }
@@ -159,7 +161,7 @@ fn idle(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     std::thread::sleep(SETTLE);
     table.add("Pss of the idle daemon", pss_mb(daemon.pid()), "MB", 25.0);
     let workspace = Workspace::new();
-    let ask = || measure(&mut daemon.command(&workspace.path(), &["ask", "say hello"]));
+    let ask = || measure(&mut daemon.command(&workspace.path(), &["ask", "say hello"]), "hello");
     times(5, ask)?;
     let before = pss_mb(daemon.pid())?;
     times(THREADS, ask)?;
