@@ -17,6 +17,8 @@ pub const DEPTH_MAX: usize = 8;
 pub struct Simple {
     /// Names that are assigned before it.
     pub assigned: Vec<String>,
+    /// The texts that are assigned before it.
+    pub values: Vec<Word>,
     /// Program and arguments, quotes taken off.
     pub words: Vec<Word>,
     /// What it runs in turn, if it is a wrapper such as `sudo` or `xargs`.
@@ -50,6 +52,9 @@ pub struct Parsed {
     pub redirects: Vec<Redirect>,
     /// Part of it can not be known before it runs (`eval "$x"`).
     pub opaque: bool,
+    /// The shell may evaluate text in it as an expression, which can run further commands: `$((x))` runs `id` when `x`
+    /// is `a[$(id)]`, and so do `[[ x -eq 1 ]]`, `test -v "$x"`, `${x@P}` and subscripts.
+    pub evaluates: bool,
 }
 
 impl Parsed {
@@ -118,10 +123,12 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
                 // `[[` and `export` are the grammar's own; `[` in them is no pattern.
                 words.push(if child.is_named() { Word::unquote(text) } else { Word::literal(text) });
             }
+            parsed.evaluates |= node.kind() == "test_command" && condition_evaluates(&words);
             parsed.commands.push(Simple { words, ..Simple::default() });
         }
         "variable_assignment" if !matches!(node.parent()?.kind(), "command" | "declaration_command") => {
-            parsed.commands.push(Simple { assigned: vec![assigned_name(node, source)?], ..Simple::default() });
+            let (assigned, values) = (vec![assigned_name(node, source)?], assigned_value(node, source));
+            parsed.commands.push(Simple { assigned, values, ..Simple::default() });
         }
         "for_statement" | "c_style_for_statement" | "select_statement" => {
             if let Some(name) = node.child_by_field_name("variable") {
@@ -130,15 +137,41 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
             }
         }
         "file_redirect" => redirect(node, source, parsed)?,
+        "arithmetic_expansion" | "subscript" | "((" | "$((" | "$[" => parsed.evaluates = true,
+        "expansion" => parsed.evaluates |= !plain_expansion(text(node, source)?),
         _ => {}
     }
     Some(())
 }
 
+/// `${NAME}` and nothing more: offsets, subscripts, `${!x}` and `${x@P}` evaluate what they find.
+fn plain_expansion(text: &str) -> bool {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_'))
+}
+
+/// Whether a condition may evaluate its operands: they are compared as numbers, tested as names of variables, or what
+/// is tested is known only when it runs.
+fn condition_evaluates(words: &[Word]) -> bool {
+    const EVALUATING: [&str; 8] = ["-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+    let number = |text: &str| !text.is_empty() && text.chars().all(|char| char.is_ascii_digit());
+    words.iter().any(|word| word.dynamic)
+        || words.iter().flat_map(|word| word.text.split_whitespace()).any(|text| EVALUATING.contains(&text))
+            && !words.iter().flat_map(|word| word.text.split_whitespace()).all(|text| {
+                number(text) || matches!(text, "[" | "]" | "[[" | "]]" | "test") || EVALUATING[2..].contains(&text)
+            })
+}
+
 fn push(mut simple: Simple, parsed: &mut Parsed, depth: usize) -> Option<()> {
+    let program = simple.words.first().map_or("", |word| unwrap::base_name(&word.text));
+    parsed.evaluates |= matches!(program, "test" | "[") && condition_evaluates(&simple.words);
+    parsed.evaluates |= matches!(program, "let" | "declare" | "typeset" | "local" | "readonly" | "export" | "unset");
     match unwrap::inner(&simple.words, depth) {
         unwrap::Unwrapped::Plain => {}
-        unwrap::Unwrapped::Runs { commands, redirects, transparent, assigned } => {
+        unwrap::Unwrapped::Runs(runs) => {
+            let unwrap::Runs { commands, redirects, transparent, assigned, opaque, evaluates } = runs;
+            parsed.opaque |= opaque;
+            parsed.evaluates |= evaluates;
             parsed.redirects.extend(redirects);
             simple.assigned.extend(assigned);
             simple.inner = Some(Box::new(Inner { commands, transparent }));
@@ -154,13 +187,21 @@ fn simple(node: Node<'_>, source: &str) -> Option<Simple> {
     let mut cursor = node.walk();
     for child in node.children(&mut cursor) {
         match child.kind() {
-            "variable_assignment" => simple.assigned.push(assigned_name(child, source)?),
+            "variable_assignment" => {
+                simple.assigned.push(assigned_name(child, source)?);
+                simple.values.extend(assigned_value(child, source));
+            }
             "file_redirect" | "heredoc_redirect" => {}
             "herestring_redirect" => {}
             _ => simple.words.push(Word::unquote(text(child, source)?)),
         }
     }
     Some(simple)
+}
+
+fn assigned_value(node: Node<'_>, source: &str) -> Vec<Word> {
+    let value = node.child_by_field_name("value").and_then(|value| text(value, source));
+    value.map(Word::unquote).into_iter().collect()
 }
 
 fn assigned_name(node: Node<'_>, source: &str) -> Option<String> {
@@ -219,7 +260,7 @@ mod tests {
             ("env A=b nice -n 5 cargo test", &["env A=b nice -n 5 cargo test", "nice -n 5 cargo test", "cargo test"]),
             ("bash -lc 'a; b | c'", &["bash -lc a; b | c", "a", "b", "c"]),
             ("eval 'a; b'", &["eval a; b", "a", "b"]),
-            ("xargs -0 -n 1 rm -f", &["xargs -0 -n 1 rm -f", "rm -f"]),
+            ("xargs -0 -n 1 rm -f", &["xargs -0 -n 1 rm -f", "rm -f {}"]),
             ("find . -name x -exec rm {} +", &["find . -name x -exec rm {} +", "rm {}"]),
             ("time -p make; timeout 5s make", &["time -p make", "make", "timeout 5s make", "make"]),
             ("! a", &["a"]),

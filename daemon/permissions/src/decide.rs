@@ -6,11 +6,12 @@ use mcode_events::run::ApprovalPolicy;
 
 use crate::access::{Access, Category};
 use crate::command::{Parsed, Simple, parse};
-use crate::matching::git_without_globals;
+use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
 use crate::paths::{Places, absolute, is_secret, named_paths};
 use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
+use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
 use crate::words::Word;
 
 /// Where plan mode may write, from the project's root.
@@ -175,7 +176,7 @@ impl RuleSet {
     }
 
     fn allowing_command(&self, case: &Case<'_>, parsed: &Parsed, cwd: &Path) -> Option<&Rule> {
-        if parsed.opaque || !self.redirects_allowed(case, parsed, cwd) {
+        if parsed.opaque || parsed.evaluates || !self.redirects_allowed(case, parsed, cwd) {
             return None;
         }
         let mut first = None;
@@ -192,10 +193,14 @@ impl RuleSet {
             return None;
         }
         let Some(program) = simple.words.first() else { return Some(None) };
+        let sharp = sharp_words(&simple.words);
         let fits = |words: &[Word]| {
             self.allow.iter().find(|rule| {
                 let command = rule.pattern.as_ref().and_then(|pattern| pattern.command.as_ref());
-                case.concerns(&rule.subject, false) && command.is_some_and(|pattern| pattern.strict(words))
+                // An option that runs or writes something else must be named by the rule.
+                let named = |pattern: &CommandPattern| sharp.iter().all(|word| pattern.names(word));
+                let command = command.filter(|pattern| pattern.strict(words) && named(pattern));
+                case.concerns(&rule.subject, false) && command.is_some()
             })
         };
         if let Some(rule) = fits(&simple.words) {
@@ -327,18 +332,23 @@ impl Case<'_> {
 
     /// Whether any simple command fits, in any of the ways to look at it.
     fn command_fits(&self, command: &str, fits: &dyn Fn(&[Word]) -> bool) -> bool {
-        let suffixes =
-            |words: &[Word]| (0..words.len()).any(|from| fits(&words[from..words.len().min(from + SEARCHED_WORDS)]));
-        let Some(parsed) = &self.parsed else {
-            return raw_commands(command).iter().any(|words| suffixes(words));
+        let suffixes = |words: &[Word]| {
+            // Among arguments, what is not known says nothing.
+            let begins = |from: usize| from == 0 || words[from].known().is_some();
+            (0..words.len()).any(|from| begins(from) && fits(&words[from..words.len().min(from + SEARCHED_WORDS)]))
         };
+        let raw = || raw_commands(command).iter().any(|words| suffixes(words));
+        let Some(parsed) = &self.parsed else { return raw() };
         parsed.all().any(|simple| {
+            let aliased = git_alias(&simple.words);
             let git = git_without_globals(&simple.words);
             fits(&simple.words)
                 || git.is_some_and(|(plain, _, _)| fits(&plain))
+                || aliased.is_some_and(|plain| fits(&plain))
                 // What could not be unwrapped is searched for the command anywhere in it.
-                || (parsed.opaque && suffixes(&simple.words))
-        }) || (parsed.opaque && raw_commands(command).iter().any(|words| suffixes(words)))
+                || (!runs_nothing(&simple.words) && suffixes(&simple.words))
+                || (evaluates_text(&simple.words) && raw())
+        }) || (parsed.opaque && raw())
     }
 
     /// Whether a command names a path that the rule is about. With `changing`, only where it would be written.
@@ -352,7 +362,11 @@ impl Case<'_> {
             return raw_commands(command).iter().flatten().any(hit);
         };
         let redirected = parsed.redirects.iter().any(|it| it.write == changing && hit(&it.target));
+        let evaluated = || raw_commands(command).iter().flatten().any(hit);
         let named = parsed.all().any(|simple| {
+            if evaluates_text(&simple.words) && evaluated() || simple.values.iter().any(hit) {
+                return true;
+            }
             let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
             (!changing || CHANGING.contains(&program)) && simple.words.iter().skip(1).any(hit)
         });
@@ -444,10 +458,12 @@ impl Case<'_> {
     }
 }
 
-/// The words of a command that could not be parsed, cut where a shell would begin another command.
+/// The words of a command that could not be parsed, cut where a shell or a script would begin another command; and those
+/// of the whole command with everything but words taken out (`run(["git", "push"])`).
 fn raw_commands(command: &str) -> Vec<Vec<Word>> {
-    command
-        .split([';', '|', '&', '\n', '(', ')', '{', '}', '`', '\'', '"'])
+    let cut = command.split([';', '|', '&', '\n', '(', ')', '{', '}', '`', '\'', '"', '!', '=']);
+    let bare = command.replace(['\'', '"', ',', '[', ']', '(', ')'], " ");
+    cut.chain(bare.split([';', '|', '&', '\n']))
         .map(|part| part.split_whitespace().map(Word::unquote).collect::<Vec<_>>())
         .filter(|words| !words.is_empty())
         .collect()

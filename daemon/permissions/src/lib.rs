@@ -16,6 +16,7 @@ mod paths;
 mod propose;
 mod readonly;
 mod rule;
+mod runners;
 mod unwrap;
 mod words;
 

@@ -101,30 +101,46 @@ impl CommandPattern {
     pub(crate) fn strict(&self, words: &[Word]) -> bool {
         let Some(program) = words.first() else { return false };
         let known: Vec<Option<&str>> = words.iter().map(Word::known).collect();
-        program.known().is_some() && sequence(&self.0, &known)
+        program.known().is_some() && sequence(&self.0, &known, false)
     }
 
-    /// Fits these words or a common way to write the same: a path to the program, options bundled, split or moved.
+    /// Whether the pattern itself holds this word.
+    pub(crate) fn names(&self, word: &str) -> bool {
+        self.0.iter().any(|token| token.literal() == Some(word))
+    }
+
+    /// Fits these words or a common way to write the same: a path to the program, options bundled, split or moved. A
+    /// word that is known only when it runs may be any word but an option.
     pub(crate) fn loose(&self, words: &[Word]) -> bool {
         let Some(program) = words.first() else { return false };
-        let mut texts: Vec<Option<&str>> = words.iter().map(|word| Some(word.text.as_str())).collect();
-        if sequence(&self.0, &texts) {
+        let source: Vec<Option<&str>> = words.iter().map(|word| Some(word.text.as_str())).collect();
+        if sequence(&self.0, &source, false) {
             return true;
         }
-        texts[0] = Some(base_name(&program.text));
-        if sequence(&self.0, &texts) {
+        let mut texts: Vec<Option<&str>> =
+            words.iter().map(|word| (!word.dynamic && !word.glob).then_some(word.text.as_str())).collect();
+        texts[0] = literal_end(program);
+        if sequence(&self.0, &texts, true) {
             return true;
         }
         let (wanted, others): (Vec<&Token>, Vec<&Token>) =
             self.0.iter().partition(|token| token.literal().is_some_and(is_option));
         let wanted: BTreeSet<String> =
             wanted.iter().filter_map(|token| token.literal()).flat_map(single_options).collect();
-        let (options, rest): (Vec<&str>, Vec<&str>) = texts.iter().flatten().partition(|text| is_option(text));
-        let options: BTreeSet<String> = options.into_iter().flat_map(single_options).collect();
+        let (options, rest): (Vec<Option<&str>>, Vec<Option<&str>>) =
+            texts.iter().partition(|text| text.is_some_and(is_option));
+        let options: BTreeSet<String> = options.into_iter().flatten().flat_map(single_options).collect();
         let others: Vec<Token> = others.into_iter().cloned().collect();
-        let rest: Vec<Option<&str>> = rest.into_iter().map(Some).collect();
-        wanted.is_subset(&options) && sequence(&others, &rest)
+        wanted.is_subset(&options) && sequence(&others, &rest, true)
     }
+}
+
+/// The program's name, if at least that is known: `$HOME/bin/git` is `git`, `$x` may be anything.
+fn literal_end(program: &Word) -> Option<&str> {
+    let name = base_name(&program.text);
+    let known = !program.dynamic && !program.glob
+        || name.len() < program.text.len() && !name.contains(['$', '`', ')', '}', '*', '?', '[', '{']);
+    known.then_some(name)
 }
 
 fn is_option(text: &str) -> bool {
@@ -146,8 +162,9 @@ fn single_options(option: &str) -> Vec<String> {
     }
 }
 
-/// Whether the tokens cover all the words in order. `None` is a word that fits only a `*` for any words.
-fn sequence(tokens: &[Token], words: &[Option<&str>]) -> bool {
+/// Whether the tokens cover all the words in order. `None` is a word that is not known: it fits a `*` for any words,
+/// and with `wild` also one word that is no option.
+fn sequence(tokens: &[Token], words: &[Option<&str>], wild: bool) -> bool {
     // reached[n]: the tokens so far can cover the first n words.
     let mut reached = vec![false; words.len() + 1];
     reached[0] = true;
@@ -159,7 +176,8 @@ fn sequence(tokens: &[Token], words: &[Option<&str>]) -> bool {
         }
         let mut next = vec![false; words.len() + 1];
         for (at, word) in words.iter().enumerate() {
-            next[at + 1] = reached[at] && word.is_some_and(|text| token.fits(text));
+            let unknown = wild && !token.literal().is_some_and(is_option);
+            next[at + 1] = reached[at] && word.map_or(unknown, |text| token.fits(text));
         }
         reached = next;
     }
@@ -214,7 +232,14 @@ mod tests {
             ("cargo test", "cargo test -p x", false, false),
             ("cargo test *", "cargo test $X", true, true),
             ("cargo test *", "./cargo test", false, true),
-            ("cargo test *", "cargo $X", false, false),
+            ("cargo test *", "cargo $X", false, true),
+            ("cargo test *", "$X test", false, true),
+            ("cargo test *", "$X build", false, false),
+            ("cargo test *", "$HOME/bin/cargo test", false, true),
+            ("cargo test *", "$HOME/bin/make test", false, false),
+            ("cargo test *", "/usr/bin/c*o tes{t,}", false, true),
+            ("rm -rf *", "rm $X", false, false),
+            ("rm -rf *", "rm *", false, false),
             ("cargo $X", "cargo $X", false, true),
             ("npm run test:*", "npm run test:unit", true, true),
             ("npm run test:*", "npm run test", false, false),

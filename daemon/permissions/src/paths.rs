@@ -114,13 +114,17 @@ pub(crate) fn named_paths(word: &Word, cwd: &Path, home: Option<&Path>) -> Vec<P
     if word.text.starts_with('-') && !word.text.starts_with("--") {
         texts.extend(word.text.get(2..));
     }
+    if word.dynamic {
+        // ${x:-secret}
+        texts.extend(word.text.split(['$', '{', '}', ':', '-', '+', '=', '?', '"']).skip(1));
+    }
     let named = |text: &&str| !text.is_empty() && !text.contains('\0');
     let mut paths: Vec<PathBuf> =
         texts.iter().filter(|text| named(text)).map(|text| absolute(cwd, text, home)).collect();
-    if let (true, Some(home)) = (word.dynamic, home) {
-        // The one variable whose value is known well enough.
-        for spelled in ["$HOME/", "${HOME}/"] {
-            paths.extend(word.text.strip_prefix(spelled).map(|rest| absolute(home, rest, None)));
+    // The variables whose values are known well enough.
+    for (spelled, folder) in [("$HOME/", home), ("${HOME}/", home), ("$PWD/", Some(cwd)), ("${PWD}/", Some(cwd))] {
+        if let (true, Some(folder), Some(rest)) = (word.dynamic, folder, word.text.strip_prefix(spelled)) {
+            paths.push(absolute(folder, rest, None));
         }
     }
     paths

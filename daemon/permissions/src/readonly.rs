@@ -8,7 +8,7 @@ use crate::paths::{Places, is_secret, named_paths};
 use crate::words::Word;
 
 /// Programs that only look, whatever their arguments.
-const HARMLESS: [&str; 33] = [
+pub(crate) const HARMLESS: [&str; 33] = [
     "ls",
     "cat",
     "head",
@@ -68,7 +68,7 @@ pub(crate) fn harmless_variable(name: &str) -> bool {
 /// Whether everything in the command only looks.
 pub(crate) fn only_looks(parsed: &Parsed) -> bool {
     let quiet = parsed.redirects.iter().all(|redirect| !redirect.write || redirect.target.known() == Some("/dev/null"));
-    !parsed.opaque && quiet && parsed.commands.iter().all(simple_only_looks)
+    !parsed.opaque && !parsed.evaluates && quiet && parsed.commands.iter().all(simple_only_looks)
 }
 
 /// Whether every path that the command names is in the project, and none is known to hold secrets.
@@ -131,7 +131,8 @@ fn with_options(name: &str, words: &[Word]) -> bool {
         "tree" => none(&|text| text.starts_with("--output") || bundled(text, 'o') || bundled(text, 'R')),
         "file" => none(&|text| text.starts_with("--c") || bundled(text, 'C')),
         "uniq" => {
-            none(&|text| text.starts_with("--")) && texts.iter().filter(|text| !text.starts_with('-')).count() <= 1
+            none(&|text| text.starts_with("--"))
+                && texts.iter().filter(|text| !text.starts_with('-') || **text == "-").count() <= 1
         }
         "date" => texts.iter().all(|text| text.starts_with('+') || matches!(*text, "-u" | "-I" | "-R")),
         "printf" => texts.first().is_none_or(|text| !text.starts_with("-v")),
@@ -143,12 +144,12 @@ fn with_options(name: &str, words: &[Word]) -> bool {
 }
 
 /// Whether a bundle of short options holds this letter.
-fn bundled(text: &str, letter: char) -> bool {
+pub(crate) fn bundled(text: &str, letter: char) -> bool {
     text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
 }
 
 /// `sed -n '10,20p' FILE…`.
-fn sed_prints(texts: &[&str]) -> bool {
+pub(crate) fn sed_prints(texts: &[&str]) -> bool {
     let [first, script, files @ ..] = texts else { return false };
     let Some(range) = script.strip_suffix('p') else { return false };
     *first == "-n"
@@ -232,6 +233,9 @@ mod tests {
             "for x in 1 2; do echo $x; done",
             "date +%s",
             "git log --only-matching",
+            "[ 1 -lt 2 ]",
+            "echo ${HOME} $USER",
+            "sort a | uniq -c -",
         ] {
             let looks = only_looks(&parse(command).unwrap());
             // The loop assigns a variable that is not known to be harmless.
@@ -268,6 +272,24 @@ mod tests {
             "tree -o x",
             "date -s 1",
             "uniq a b",
+            "uniq - b",
+            "uniq -c - b",
+            "[[ -v 'a[$(touch x)]' ]]",
+            "[ -v 'a[$(touch x)]' ]",
+            "test -v 'a[$(touch x)]'",
+            "test -f a -a -v 'a[$(touch x)]'",
+            "[[ 'a[$(touch x)]' -eq 0 ]]",
+            "[[ 1 -eq $'a[$(touch x)]' ]]",
+            "TZ='a[$(touch x)]'; [[ TZ -eq 0 ]]",
+            "TZ=-v; test $TZ 'a[$(touch x)]'",
+            "LC_ALL='a[$(touch x)]'; ((LC_ALL))",
+            "TZ='a[$(touch x)]'; echo $((TZ))",
+            "TZ='a[$(touch x)]'; echo $[TZ]",
+            "TZ='a[$(touch x)]'; echo ${TZ:TZ}",
+            "TZ='a[$(touch x)]'; echo ${!TZ}",
+            "TZ='a[$(touch x)]'; echo ${x[TZ]}",
+            "TZ='$(touch x)'; echo \"${TZ@P}\"",
+            "bash -c 'echo $((TZ))'",
             "find * -name x",
             "find . $X",
             "printf -v PATH x",

@@ -1,6 +1,6 @@
 //! Programs that run other programs: what do they run?
 
-use crate::command::{Redirect, Simple, parse_at};
+use crate::command::{Parsed, Redirect, Simple, parse_at};
 use crate::words::Word;
 
 /// What a command runs in turn.
@@ -8,9 +8,22 @@ pub(crate) enum Unwrapped {
     /// Nothing that is known to be run.
     Plain,
     /// These commands.
-    Runs { commands: Vec<Simple>, redirects: Vec<Redirect>, transparent: bool, assigned: Vec<String> },
+    Runs(Runs),
     /// Something that can not be known.
     Unknown,
+}
+
+/// The commands that another command runs.
+#[derive(Default)]
+pub(crate) struct Runs {
+    pub(crate) commands: Vec<Simple>,
+    pub(crate) redirects: Vec<Redirect>,
+    pub(crate) transparent: bool,
+    pub(crate) assigned: Vec<String>,
+    /// Further commands may be run that can not be known.
+    pub(crate) opaque: bool,
+    /// Text may be evaluated as an expression.
+    pub(crate) evaluates: bool,
 }
 
 /// A program that runs its arguments as a command.
@@ -98,11 +111,11 @@ fn joined(words: &[Word]) -> Option<String> {
 
 fn script_runs(script: &str, depth: usize, transparent: bool) -> Unwrapped {
     match parse_at(script, depth + 1) {
-        Some(parsed) if !parsed.opaque => {
-            let (commands, redirects) = (parsed.commands, parsed.redirects);
-            Unwrapped::Runs { commands, redirects, transparent, assigned: Vec::new() }
+        Some(parsed) => {
+            let Parsed { commands, redirects, opaque, evaluates } = parsed;
+            Unwrapped::Runs(Runs { commands, redirects, transparent, assigned: Vec::new(), opaque, evaluates })
         }
-        _ => Unwrapped::Unknown,
+        None => Unwrapped::Unknown,
     }
 }
 
@@ -136,11 +149,15 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
             break;
         }
     }
-    let rest = words.get(at..).unwrap_or_default();
+    let mut rest = words.get(at..).unwrap_or_default().to_vec();
     if rest.is_empty() {
         return Unwrapped::Plain;
     }
-    runs_words(rest, depth, wrapper.transparent, assigned)
+    if matches!(wrapper.name, "xargs" | "parallel") {
+        // What they read becomes further arguments.
+        rest.push(Word { text: "{}".into(), dynamic: true, glob: false });
+    }
+    runs_words(&rest, depth, wrapper.transparent, assigned)
 }
 
 /// The words are themselves a command.
@@ -149,20 +166,23 @@ fn runs_words(words: &[Word], depth: usize, transparent: bool, assigned: Vec<Str
         return Unwrapped::Unknown;
     }
     let mut simple = Simple { words: words.to_vec(), ..Simple::default() };
-    let mut all_redirects = Vec::new();
+    let mut outer = Runs { transparent, assigned, ..Runs::default() };
     match inner(words, depth + 1) {
         Unwrapped::Plain => {}
-        Unwrapped::Unknown => return Unwrapped::Unknown,
-        Unwrapped::Runs { commands, redirects, transparent, assigned } => {
-            all_redirects = redirects;
+        Unwrapped::Unknown => outer.opaque = true,
+        Unwrapped::Runs(runs) => {
+            let Runs { commands, redirects, transparent, assigned, opaque, evaluates } = runs;
+            (outer.redirects, outer.opaque, outer.evaluates) = (redirects, opaque, evaluates);
             simple.assigned = assigned;
             simple.inner = Some(Box::new(crate::command::Inner { commands, transparent }));
         }
     }
-    Unwrapped::Runs { commands: vec![simple], redirects: all_redirects, transparent, assigned }
+    outer.commands.push(simple);
+    Unwrapped::Runs(outer)
 }
 
-/// `sh -c SCRIPT`; a shell that reads a file or its input runs what can not be seen, but names it in its words.
+/// `sh -c SCRIPT`; a shell that reads a file runs what can not be seen, but names it in its words. One that reads its
+/// input names nothing.
 fn shell(words: &[Word], depth: usize) -> Unwrapped {
     // Start-up files of an interactive shell would run beside the script.
     let mut plain = true;
@@ -174,7 +194,15 @@ fn shell(words: &[Word], depth: usize) -> Unwrapped {
             at += 2;
             continue;
         }
-        let Some(flags) = text.strip_prefix('-') else { return Unwrapped::Plain };
+        let Some(flags) = text.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
+            return if text == "-" || text.starts_with('+') { Unwrapped::Unknown } else { Unwrapped::Plain };
+        };
+        if flags == "-version" || flags == "-help" {
+            return Unwrapped::Plain;
+        }
+        if !flags.starts_with('-') && flags.contains('s') {
+            return Unwrapped::Unknown;
+        }
         at += 1;
         if !flags.starts_with('-') && flags.contains('c') {
             // More options may stand between -c and the script.
@@ -188,11 +216,11 @@ fn shell(words: &[Word], depth: usize) -> Unwrapped {
             };
         }
     }
-    Unwrapped::Plain
+    Unwrapped::Unknown
 }
 
 fn find(words: &[Word], depth: usize) -> Unwrapped {
-    let (mut commands, mut redirects_all) = (Vec::new(), Vec::new());
+    let mut all = Runs::default();
     let mut at = 0;
     while at < words.len() {
         let word = &words[at];
@@ -207,15 +235,14 @@ fn find(words: &[Word], depth: usize) -> Unwrapped {
         let run: Vec<Word> =
             rest[..end].iter().map(|word| if word.text == "{}" { Word::literal("{}") } else { word.clone() }).collect();
         match runs_words(&run, depth, false, Vec::new()) {
-            Unwrapped::Runs { commands: inner, redirects, .. } => {
-                commands.extend(inner);
-                redirects_all.extend(redirects);
+            Unwrapped::Runs(runs) => {
+                all.commands.extend(runs.commands);
+                all.redirects.extend(runs.redirects);
+                all.opaque |= runs.opaque;
+                all.evaluates |= runs.evaluates;
             }
             Unwrapped::Plain | Unwrapped::Unknown => return Unwrapped::Unknown,
         }
     }
-    if commands.is_empty() {
-        return Unwrapped::Plain;
-    }
-    Unwrapped::Runs { commands, redirects: redirects_all, transparent: false, assigned: Vec::new() }
+    if all.commands.is_empty() { Unwrapped::Plain } else { Unwrapped::Runs(all) }
 }

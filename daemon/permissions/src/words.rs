@@ -1,5 +1,8 @@
 //! Words of a shell command: quotes taken off, and what only the shell would know marked.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
@@ -89,8 +92,8 @@ impl Word {
         }
     }
 
-    /// `$'…'`: simple escapes are decoded, anything further makes the word one that is not known.
-    fn ansi(&mut self, rest: &mut impl Iterator<Item = char>) {
+    /// `$'…'`: escapes of ASCII are decoded, anything further makes the word one that is not known.
+    fn ansi(&mut self, rest: &mut Peekable<Chars<'_>>) {
         while let Some(char) = rest.next() {
             match char {
                 '\'' => return,
@@ -98,6 +101,13 @@ impl Word {
                     Some('n') => self.text.push('\n'),
                     Some('t') => self.text.push('\t'),
                     Some(plain @ ('\\' | '\'' | '"' | '?')) => self.text.push(plain),
+                    Some('x') => self.coded(rest, 16, 2, "\\x"),
+                    Some('u') => self.coded(rest, 16, 4, "\\u"),
+                    Some('U') => self.coded(rest, 16, 8, "\\U"),
+                    Some(digit @ '0'..='7') => {
+                        let value = digit.to_digit(8).unwrap_or(0);
+                        self.coded_from(value, rest, 8, 2, "\\");
+                    }
                     Some(other) => {
                         self.dynamic = true;
                         self.text.extend(['\\', other]);
@@ -105,6 +115,27 @@ impl Word {
                     None => {}
                 },
                 plain => self.text.push(plain),
+            }
+        }
+    }
+
+    fn coded(&mut self, rest: &mut Peekable<Chars<'_>>, radix: u32, digits: usize, source: &str) {
+        self.coded_from(0, rest, radix, digits, source);
+    }
+
+    /// A character by its number. What is no printable ASCII is not followed.
+    fn coded_from(&mut self, first: u32, rest: &mut Peekable<Chars<'_>>, radix: u32, digits: usize, source: &str) {
+        let mut value = first;
+        for _ in 0..digits {
+            let Some(digit) = rest.peek().and_then(|char| char.to_digit(radix)) else { break };
+            value = value.wrapping_mul(radix).wrapping_add(digit);
+            rest.next();
+        }
+        match u8::try_from(value).ok().filter(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\n' | b'\t')) {
+            Some(byte) => self.text.push(char::from(byte)),
+            None => {
+                self.dynamic = true;
+                self.text.push_str(source);
             }
         }
     }
@@ -125,7 +156,10 @@ mod tests {
             ("$HOME/x", "$HOME/x", true, false),
             ("'$HOME'", "$HOME", false, false),
             ("\"`id`\"", "`id`", true, false),
-            ("$'r\\x6d'", "r\\x6d", true, false),
+            ("$'r\\x6d'", "rm", false, false),
+            ("$'\\162\\u006d\\U0000006d'", "rmm", false, false),
+            ("$'r\\xff'", "r\\x", true, false),
+            ("$'r\\cx'", "r\\cx", true, false),
             ("$'a\\tb'", "a\tb", false, false),
             ("*.rs", "*.rs", false, true),
             ("'*.rs'", "*.rs", false, false),

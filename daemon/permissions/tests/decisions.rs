@@ -404,3 +404,91 @@ fn adding_a_deny_rule_never_widens() {
     }
     assert_eq!(compared, pool.len().pow(2) * 2 * 2 * calls.len() * settings.len());
 }
+
+#[test]
+fn a_deny_rule_is_not_gone_round() {
+    let set = rules(&["shell"], &[], &["shell(git push *)", "view(secret)"]);
+    for text in [
+        "git -c alias.x='!git push' x",
+        "git -c alias.x=push x",
+        "git -c core.pager='git push' log",
+        "perl -e 'system(\"git push\")'",
+        "python3 -c 'import subprocess; subprocess.run([\"git\", \"push\"])'",
+        "python3.12 - <<'EOF'\nimport os; os.system(\"git push\")\nEOF",
+        "awk 'BEGIN{system(\"git push\")}'",
+        "G=git; $G push",
+        "p=push; git $p",
+        "$(echo git) push",
+        "gi${X}t push",
+        "git pus{h,}",
+        "/usr/bin/g*t push",
+        "bash <<< 'git push'",
+        "bash <<'EOF'\ngit push\nEOF",
+        "echo git push | sh",
+        "printf 'git push' | bash -s",
+        "bash -c 'g\\it push; $y'",
+        "coproc git push",
+        "trap 'git push' EXIT",
+        "f() { git \"$@\"; }; f push",
+        "taskset 1 git push",
+        "setarch -R git push",
+        "script -qc 'git push' /dev/null",
+        "ssh-agent git push",
+        "some-new-wrapper --flag git push",
+        "mapfile -C 'git push' -c 1 < x",
+        "xargs git <<< push",
+        "xargs -a words git",
+        "cat $PWD/secret",
+        "x=secret; cat $x",
+        "x=secret cat x",
+        "cat ${x:-secret}",
+        "cat $'sec\\x72et'",
+        "python3 -c 'print(open(\"secret\").read())'",
+    ] {
+        assert_eq!(shell(&set, text, BUILD), Deny, "{text}");
+    }
+    for text in [
+        "git pull",
+        "git commit -m 'git push works again'",
+        "echo git push",
+        "grep -rn 'git push' .",
+        "which git",
+        "man git push",
+        "python3 -c 'print(1)'",
+        "cargo test $X",
+        "for f in a b; do echo $f; done",
+        "git checkout $branch",
+        "source env/bin/activate && pip install $x",
+        "cat secrets.md",
+    ] {
+        assert_eq!(shell(&set, text, BUILD), Allow, "{text}");
+    }
+}
+
+#[test]
+fn an_allowed_program_is_not_allowed_to_run_or_write_something_else() {
+    let set = rules(
+        &["shell(find *)", "shell(rg *)", "shell(git *)", "shell(sort *)", "shell(sed -n *)", "shell(echo *)"],
+        &[],
+        &[],
+    );
+    for text in [
+        "find . -name a -exec touch x \\;",
+        "find . -delete",
+        "find . -fprint x",
+        "rg --pre ./x.sh a",
+        "git show --output=x",
+        "git -c core.pager='touch x' -p log",
+        "git grep -O'touch x' a",
+        "sort -o x a",
+        "sed -n '1w x' a",
+        "TZ='a[$(touch x)]'; echo $((TZ))",
+        "TZ='$(touch x)'; echo ${TZ@P}",
+    ] {
+        assert_eq!(shell(&set, text, BUILD), Ask, "{text}");
+    }
+    for text in ["find . -name a", "rg a", "git show", "git push", "sort a", "sed -n 1,5p a", "echo $HOME"] {
+        assert_eq!(shell(&set, text, BUILD), Allow, "{text}");
+    }
+    assert_eq!(shell(&rules(&["shell(find * -delete)"], &[], &[]), "find . -delete", BUILD), Allow);
+}
