@@ -94,10 +94,21 @@ async fn json_lines_are_objects_and_the_last_is_the_result() {
     assert_eq!(code, 0);
     assert_eq!(
         types,
-        ["message_finished", "tool_call_started", "tool_call_finished", "message_finished", "run_finished", "result"]
+        [
+            "text_delta",
+            "message_finished",
+            "tool_call_started",
+            "tool_call_finished",
+            "text_delta",
+            "message_finished",
+            "run_finished",
+            "result"
+        ]
     );
-    assert_eq!(lines[0]["seq"], 1);
-    assert_eq!(lines[5]["thread_id"], THREAD);
+    // Words that nobody saw being written are deltas all the same.
+    assert_eq!(lines[4]["text"], lines[5]["text"]);
+    assert_eq!(lines[1]["seq"], 1);
+    assert_eq!(lines[7]["thread_id"], THREAD);
 }
 
 #[tokio::test]
