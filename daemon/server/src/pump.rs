@@ -4,7 +4,7 @@
 //! from the live lane after the offset that was sent. gRPC flow control stops the pump, and then simply nothing is
 //! read: a slow client costs no memory and slows nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mcode_events::event::{Event, EventBody};
@@ -12,6 +12,7 @@ use mcode_ids::{RunId, Seq, ThreadId};
 use mcode_proto::v1;
 use mcode_proto::v1::subscribe_response::Piece;
 use mcode_threads::{LiveKey, Subscription, ThreadError, Threads};
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 
 /// Events before the present that a snapshot brings.
 const SNAPSHOT_EVENTS: u64 = 200;
+
+/// Size of a snapshot's events at most, in bytes; the oldest are left out, the newest is always there.
+const SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Live text of one frame at most, in bytes.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -78,6 +82,8 @@ pub(crate) struct Pump {
     pub(crate) shutdown: CancellationToken,
     cursor: Seq,
     sent: BTreeMap<LiveKey, Sent>,
+    /// Items whose end was sent while the live lane still had them: the lane drops them a moment later.
+    ended: BTreeSet<LiveKey>,
 }
 
 impl Pump {
@@ -98,6 +104,7 @@ impl Pump {
             shutdown,
             cursor: Seq::ZERO,
             sent: BTreeMap::new(),
+            ended: BTreeSet::new(),
         }
     }
 
@@ -156,13 +163,13 @@ impl Pump {
         let thread = self.threads.known(self.thread_id).await?;
         let seq = thread.last_seq;
         let first = Seq::new(seq.get().saturating_sub(SNAPSHOT_EVENTS));
-        let mut recent: Vec<v1::Event> = Vec::new();
+        let mut recent = Recent::default();
         let (mut at, mut damaged) = (first, false);
         while at < seq {
             match self.threads.deps().store.read(self.thread_id, at, BATCH_EVENTS, BATCH_BYTES).await {
                 Ok(events) if events.is_empty() => break,
                 Ok(events) => {
-                    recent.extend(events.iter().filter(|event| event.seq <= seq).map(event::event));
+                    events.iter().filter(|event| event.seq <= seq).for_each(|event| recent.push(event::event(event)));
                     at = events.last().map_or(seq, |event| event.seq);
                 }
                 Err(_) => {
@@ -176,7 +183,7 @@ impl Pump {
             Err(_) => Vec::new(),
         };
         self.cursor = seq;
-        let thread = Some(row::thread(&thread, damaged));
+        let (thread, recent) = (Some(row::thread(&thread, damaged)), recent.events.into());
         self.send(Piece::Snapshot(v1::Snapshot { thread, recent, seq: seq.get(), tasks })).await
     }
 
@@ -210,6 +217,7 @@ impl Pump {
             match &event.body {
                 EventBody::MessageFinished { message } => {
                     let key = LiveKey::Message(message.item_id);
+                    self.note_end(key);
                     let Some(sent) = self.sent.remove(&key) else { continue };
                     for (text, offset, thinking) in
                         [(message.thinking(), sent.thinking, true), (message.text(), sent.text, false)]
@@ -223,18 +231,28 @@ impl Pump {
                     }
                 }
                 EventBody::MessageDiscarded { item_id, reason, .. } => {
+                    self.note_end(LiveKey::Message(*item_id));
                     if self.sent.remove(&LiveKey::Message(*item_id)).is_some() {
                         let reset = v1::ItemReset { item_id: item_id.to_string(), reason: reason.clone() };
                         frames.push(self.frame_of(run_id, v1::frame::Body::ItemReset(reset)));
                     }
                 }
                 EventBody::ToolCallFinished { result, .. } => {
-                    self.sent.remove(&LiveKey::ToolCall(result.tool_call_id));
+                    let key = LiveKey::ToolCall(result.tool_call_id);
+                    self.note_end(key);
+                    self.sent.remove(&key);
                 }
                 _ => {}
             }
         }
         self.send_frames(frames).await
+    }
+
+    /// An item that is in the lane although its end is sent must not be sent from there again.
+    fn note_end(&mut self, key: LiveKey) {
+        if self.subscription.live.borrow().items.contains_key(&key) {
+            self.ended.insert(key);
+        }
     }
 
     /// Sends live text beyond what was sent. The stretches are copied first and the log is drained after that, so an
@@ -246,7 +264,7 @@ impl Pump {
         for stretch in stretches {
             // An item that ended in between was finished by `drain`; one that is unknown by now has been closed.
             let open = self.subscription.live.borrow().items.contains_key(&stretch.key);
-            if !open {
+            if !open || self.ended.contains(&stretch.key) {
                 continue;
             }
             let sent = self.sent.entry(stretch.key).or_default();
@@ -263,20 +281,23 @@ impl Pump {
 
     fn stretches(&mut self) -> Vec<Stretch> {
         let state = self.subscription.live.borrow_and_update();
-        let mut stretches = Vec::new();
-        for (key, item) in &state.items {
+        self.ended.retain(|key| state.items.contains_key(key));
+        let (mut stretches, mut is_more) = (Vec::new(), false);
+        for (key, item) in state.items.iter().filter(|(key, _)| !self.ended.contains(key)) {
             let sent = self.sent.get(key).copied().unwrap_or_default();
             for (live, from, thinking) in [(&item.thinking, sent.thinking, true), (&item.text, sent.text, false)] {
                 if let Some((offset, text)) = live.after(from) {
-                    stretches.push(Stretch {
-                        key: *key,
-                        run_id: item.run_id,
-                        thinking,
-                        offset,
-                        text: cut(text).to_owned(),
-                    });
+                    let piece = cut(text);
+                    is_more |= piece.len() < text.len();
+                    let (key, run_id, text) = (*key, item.run_id, piece.to_owned());
+                    stretches.push(Stretch { key, run_id, thinking, offset, text });
                 }
             }
+        }
+        drop(state);
+        if is_more {
+            // The rest goes with the next frames, also when nothing is written any more.
+            self.subscription.live.mark_changed();
         }
         stretches
     }
@@ -315,6 +336,23 @@ impl Pump {
     }
 }
 
+/// The newest events that fit into a snapshot.
+#[derive(Debug, Default)]
+struct Recent {
+    events: VecDeque<v1::Event>,
+    bytes: usize,
+}
+
+impl Recent {
+    fn push(&mut self, event: v1::Event) {
+        self.bytes += event.encoded_len();
+        self.events.push_back(event);
+        while self.bytes > SNAPSHOT_BYTES && self.events.len() > 1 {
+            self.bytes -= self.events.pop_front().map_or(0, |oldest| oldest.encoded_len());
+        }
+    }
+}
+
 /// At most [`FRAME_BYTES`] of a text; the rest is sent with the next frames.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(FRAME_BYTES);
@@ -326,9 +364,42 @@ fn cut(text: &str) -> &str {
 
 /// Waits for more live text, but not before `not_before`; false when the lane is closed.
 async fn live_changed(live: &mut tokio::sync::watch::Receiver<mcode_threads::LiveState>, not_before: Instant) -> bool {
-    if live.changed().await.is_err() {
-        return false;
-    }
+    // In this order: `changed` takes note of the change, so one that is dropped while it still waits would lose it.
     tokio::time::sleep_until(not_before).await;
-    true
+    live.changed().await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(seq: u64, bytes: usize) -> v1::Event {
+        let message = v1::MessageFinished { text: "x".repeat(bytes), ..Default::default() };
+        v1::Event { seq, body: Some(v1::event::Body::MessageFinished(message)), ..Default::default() }
+    }
+
+    #[test]
+    fn a_snapshot_leaves_out_the_oldest_beyond_its_size() {
+        let mut recent = Recent::default();
+        for seq in 1..=9 {
+            recent.push(said(seq, SNAPSHOT_BYTES / 4));
+        }
+        assert_eq!(recent.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [7, 8, 9]);
+        recent.push(said(10, SNAPSHOT_BYTES * 2));
+        assert_eq!(recent.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [10]);
+    }
+
+    #[tokio::test]
+    async fn a_change_that_is_not_waited_for_to_its_end_is_not_lost() {
+        let (sender, mut live) = tokio::sync::watch::channel(mcode_threads::LiveState::default());
+        let paced = Instant::now() + Duration::from_millis(300);
+        sender.send_modify(|_| {});
+        tokio::select! {
+            biased;
+            _ = live_changed(&mut live, paced) => panic!("too early"),
+            () = std::future::ready(()) => {}
+        }
+        let changed = tokio::time::timeout(Duration::from_secs(10), live_changed(&mut live, paced)).await;
+        assert_eq!(changed.ok(), Some(true));
+    }
 }
