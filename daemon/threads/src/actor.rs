@@ -142,7 +142,7 @@ impl Actor {
                 }
                 Wake::Idle => {
                     if self.leave().await {
-                        break;
+                        return;
                     }
                 }
             }
@@ -200,11 +200,20 @@ impl Actor {
         }
     }
 
-    /// Whether an idle actor may leave memory: nobody watches and nothing waits.
+    /// Whether an idle actor may leave memory: nobody watches, nothing waits, and no process of it runs.
     async fn leave(&mut self) -> bool {
         if self.head.receiver_count() > 0 || !self.commands.is_empty() {
             return false;
         }
+        // A server in the background is used without anybody looking at its thread.
+        if !self.state.ephemeral && !self.state.open.processes.is_empty() {
+            return false;
+        }
+        self.end_processes().await;
+        if self.head.receiver_count() > 0 || !self.commands.is_empty() {
+            return false;
+        }
+        // From here on another actor may be made, so this one writes nothing any more.
         self.commands.close();
         if self.state.ephemeral
             && self.damage.is_none()

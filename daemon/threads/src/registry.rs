@@ -269,10 +269,11 @@ impl Threads {
     }
 
     fn handle(&self, thread_id: ThreadId) -> Result<ActorHandle, ThreadError> {
+        let mut actors = self.actors();
+        // Asked behind the lock, so that no actor begins after `shut_down` has looked who there is.
         if self.inner.shutting_down.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(ThreadError::ShuttingDown);
         }
-        let mut actors = self.actors();
         if let Some(handle) = actors.get(&thread_id).filter(|handle| !handle.commands.is_closed()) {
             return Ok(handle.clone());
         }

@@ -141,7 +141,9 @@ impl Actor {
             retry: self.deps.retry,
             fallback: (self.deps.config)().fallback.clone(),
         };
-        let deadline = options.limits.max_time_ms.map(|limit| Instant::now() + Duration::from_millis(limit));
+        // A limit beyond what the clock can hold is none.
+        let deadline =
+            options.limits.max_time_ms.and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit)));
         let context = RunContext {
             thread_id: self.thread_id,
             run_id,
