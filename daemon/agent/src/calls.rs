@@ -19,6 +19,7 @@ use mcode_permissions::{DecideInput, Decision, Mode, Verdict};
 use mcode_tools::port::StartedProcess;
 use mcode_tools::{AskOutcome, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
 use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::drive::{Driver, RunContext, RunServices, Stop};
 use crate::live::LiveKey;
@@ -159,9 +160,14 @@ impl Driver {
             (None, Some((tool, spec))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
                 let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec, Vec::new());
-                tokio::task::spawn_blocking(move || tool.plan(&arguments, &context)).await.unwrap_or_else(|_| {
-                    Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
-                })
+                let looking = tokio::task::spawn_blocking(move || tool.plan(&arguments, &context));
+                tokio::select! {
+                    plan = looking => plan.unwrap_or_else(|_| {
+                        Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
+                    }),
+                    // A file system that does not answer must not hold up the end of the run.
+                    () = cancelled_for(&self.context.cancel, CANCEL_GRACE) => Err(ToolFailure::Cancelled),
+                }
             }
         };
         Planned { call, plan }
@@ -228,12 +234,11 @@ async fn run_one(
         return Ok(refusal);
     }
     let call_context = call_context(services, context, turn_id, id, &spec, tasks);
-    // A task of its own: a tool that panics fails its call, not the run.
-    let mut running = tokio::spawn(tool.run(call.arguments.clone(), call_context));
+    // A task of its own: a tool that panics fails its call, not the run. Dropped with the call, it does not outlive it.
+    let mut running = AbortOnDropHandle::new(tokio::spawn(tool.run(call.arguments.clone(), call_context)));
     let joined = tokio::select! {
         joined = &mut running => joined,
         () = cancelled_for(&context.cancel, CANCEL_GRACE) => {
-            running.abort();
             return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user."));
         }
     };

@@ -166,14 +166,20 @@ impl Driver {
     async fn ask(&mut self, asking: &mut Asking) -> Result<(Response, ResolvedModel), Asked> {
         let mut models = self.services.fallback.clone().into_iter().peekable();
         let mut model = self.context.options.model.clone();
-        let (mut attempt, mut overloads) = (0u32, 0u32);
+        let (mut attempt, mut overloads, mut left) = (0u32, 0u32, None);
         loop {
+            let resolved = match self.services.models.resolve(&model, &self.context.client_env) {
+                Ok(resolved) => resolved,
+                Err(error) => {
+                    // A fallback that can not be asked must not hide why it was wanted.
+                    let Some(left) = &left else { return Err(stop(failure(&error))) };
+                    let Some(next) = models.next() else { return Err(stop(failure(left))) };
+                    self.begin_anew(asking, &format!("{}; going on with {next}", error.message)).await?;
+                    model = next;
+                    continue;
+                }
+            };
             attempt += 1;
-            let resolved = self
-                .services
-                .models
-                .resolve(&model, &self.context.client_env)
-                .map_err(|error| stop(failure(&error)))?;
             let error = match self.attempt(asking, &resolved).await {
                 Ok(response) => return Ok((response, resolved)),
                 Err(Attempted::Stop(end)) => return Err(Asked::Stop(end)),
@@ -196,7 +202,7 @@ impl Driver {
             };
             let Some(next) = next else { return Err(stop(failure(&error))) };
             self.begin_anew(asking, &format!("{}; going on with {next}", error.message)).await?;
-            (model, attempt, overloads) = (next, 0, 0);
+            (model, attempt, overloads, left) = (next, 0, 0, Some(error));
         }
     }
 
