@@ -1,6 +1,7 @@
 //! The whole thing through its front door: `mcode` talks to `mcoded`, which talks to a scripted model server.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
+#![allow(unused_must_use, reason = "`Output::ok` is an assertion; often that is all that is wanted of a command")]
 
 mod approving;
 mod asking;
