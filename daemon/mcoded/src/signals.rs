@@ -24,6 +24,8 @@ pub(crate) struct Signals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     End,
+    /// Windows has no signal for this; there it is asked for over the wire.
+    #[cfg_attr(windows, allow(dead_code, reason = "no signal of Windows means it"))]
     Reload,
 }
 
