@@ -1,10 +1,12 @@
 //! The daemon's side: one daemon per socket, and only its own socket is ever removed.
 //!
 //! The lock is taken before anything at the path is looked at, and let go last. So an old daemon that ends late can not
-//! remove the socket of its successor, and a successor waits until the old one has let go of its files.
+//! remove the socket of its successor, and a successor waits until the old one has let go of its files. A socket that
+//! somebody removed while the daemon runs (a cleaner, a log-out) is made again: nobody could reach the daemon otherwise,
+//! nor start another one.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -32,10 +34,26 @@ pub use windows::{Activated, Connection, Incoming};
 /// Pause after an accept that failed, such as when no file descriptors are left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How often the daemon looks whether its socket is still there.
+#[cfg(unix)]
+pub(crate) const SOCKET_CHECK: Duration = Duration::from_secs(1);
+
 /// The lock of the running daemon; keep it until everything else has ended.
 #[derive(Debug, Clone)]
 #[must_use = "the daemon may only serve while it holds this"]
-pub struct DaemonLock(#[allow(dead_code, reason = "held for its lock")] Arc<File>);
+pub struct DaemonLock(Arc<Mutex<Vec<File>>>);
+
+impl DaemonLock {
+    fn new(file: File) -> Self {
+        Self(Arc::new(Mutex::new(vec![file])))
+    }
+
+    /// Holds the lock of a lock file that had to be made anew, too.
+    #[cfg(unix)]
+    fn add(&self, file: File) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+    }
+}
 
 /// A bound socket and the lock that goes with it.
 #[derive(Debug)]
@@ -63,7 +81,7 @@ impl Bound {
 /// neither answers nor ends.
 pub async fn lock_socket(socket: &SocketPath, wait: Duration) -> Result<DaemonLock, EndpointError> {
     socket.create_directory()?;
-    Ok(DaemonLock(Arc::new(take_lock(socket, wait).await?)))
+    Ok(DaemonLock::new(take_lock(socket, wait).await?))
 }
 
 /// Binds the socket, or takes the one that the service manager handed over. `lock` is that of the same socket.

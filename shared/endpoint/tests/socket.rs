@@ -197,3 +197,64 @@ async fn a_connection_that_breaks_before_an_answer_is_no_daemon_and_no_stranger(
     dying.join().unwrap();
     assert!(matches!(error, StartError::Spawn { .. }), "it goes on to start a daemon: {error:?}");
 }
+
+/// Waits until somebody answers at the socket.
+async fn answered(socket: &SocketPath) -> bool {
+    let patience = tokio::time::Instant::now() + Duration::from_secs(20);
+    while tokio::time::Instant::now() < patience {
+        if let Ok(channel) = connect(socket).await
+            && health(&channel).await.unwrap_or(false)
+        {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_socket_that_somebody_removed_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let serving = serve(bind_now(&socket).await.unwrap()).await;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+
+    std::fs::remove_file(socket.address()).unwrap();
+    assert!(answered(&socket).await);
+    assert_eq!(mode(socket.address()), 0o600);
+
+    // The whole folder, with the lock in it, as a log-out removes it: still only one daemon may be.
+    std::fs::remove_dir_all(home.path().join("run")).unwrap();
+    assert!(answered(&socket).await);
+    assert_eq!(mode(socket.address().parent().unwrap()), 0o700);
+    let error = lock_socket(&socket, Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, EndpointError::AlreadyRunning { .. }), "{error}");
+
+    // At the end the new socket is removed and the lock is free.
+    serving.stop.send(()).unwrap();
+    serving.task.await.unwrap();
+    assert!(!socket.address().exists());
+    drop(lock_socket(&socket, Duration::ZERO).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_took_the_place_of_the_socket_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let serving = serve(bind_now(&socket).await.unwrap()).await;
+    std::fs::remove_file(socket.address()).unwrap();
+    std::fs::write(socket.address(), "precious").unwrap();
+    // Another daemon looks at its own socket at the same pace: when that came back twice, this one has looked too.
+    let clock_home = tempfile::tempdir().unwrap();
+    let clock = self::socket(clock_home.path());
+    let ticking = serve(bind_now(&clock).await.unwrap()).await;
+    for _ in 0..2 {
+        std::fs::remove_file(clock.address()).unwrap();
+        assert!(answered(&clock).await);
+    }
+    ticking.stop.send(()).unwrap();
+    ticking.task.await.unwrap();
+    serving.stop.send(()).unwrap();
+    serving.task.await.unwrap();
+    assert_eq!(std::fs::read_to_string(socket.address()).unwrap(), "precious");
+}

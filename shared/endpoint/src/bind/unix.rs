@@ -12,11 +12,12 @@ use std::task::{Context, Poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::Sleep;
+use tokio::time::{Interval, MissedTickBehavior, Sleep};
 use tokio_stream::Stream;
 
-use super::{ACCEPT_PAUSE, DaemonLock};
+use super::{ACCEPT_PAUSE, DaemonLock, SOCKET_CHECK};
 use crate::error::EndpointError;
+use crate::lock;
 use crate::socket::SocketPath;
 
 /// An accepted connection.
@@ -42,6 +43,7 @@ impl Activated {
 pub(super) struct Listener {
     socket: StdListener,
     own: Option<OwnFile>,
+    path: SocketPath,
 }
 
 /// A file that we made: removed only while the path still leads to it.
@@ -74,14 +76,20 @@ pub(super) fn listen(socket: &SocketPath, activated: Activated) -> Result<Listen
     let path = socket.address();
     if let Some(listener) = activated.0 {
         listener.set_nonblocking(true).map_err(EndpointError::Activation)?;
-        return Ok(Listener { socket: listener, own: None });
+        return Ok(Listener { socket: listener, own: None, path: socket.clone() });
     }
     clear_stale(path)?;
+    let (listener, own) = make(path)?;
+    Ok(Listener { socket: listener, own: Some(own), path: socket.clone() })
+}
+
+/// Makes the socket where nothing is.
+fn make(path: &Path) -> Result<(StdListener, OwnFile), EndpointError> {
     let listener = StdListener::bind(path).map_err(EndpointError::io("bind", path))?;
     let own = OwnFile::at(path).map_err(EndpointError::io("look at", path))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(EndpointError::io("close to others", path))?;
     listener.set_nonblocking(true).map_err(EndpointError::io("prepare", path))?;
-    Ok(Listener { socket: listener, own: Some(own) })
+    Ok((listener, own))
 }
 
 /// Removes the socket of a daemon that was killed; refuses everything else.
@@ -125,7 +133,9 @@ fn try_connect(path: &Path) -> Result<(), Errno> {
 impl Listener {
     pub(super) fn into_incoming(self, lock: DaemonLock) -> Result<Incoming, EndpointError> {
         let listener = UnixListener::from_std(self.socket).map_err(EndpointError::Activation)?;
-        Ok(Incoming { own: self.own, listener, pause: None, _lock: lock })
+        let mut check = tokio::time::interval(SOCKET_CHECK);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Incoming { own: self.own, listener, pause: None, path: self.path, check, lost: false, lock })
     }
 }
 
@@ -136,7 +146,10 @@ pub struct Incoming {
     own: Option<OwnFile>,
     listener: UnixListener,
     pause: Option<Pin<Box<Sleep>>>,
-    _lock: DaemonLock,
+    path: SocketPath,
+    check: Interval,
+    lost: bool,
+    lock: DaemonLock,
 }
 
 impl Incoming {
@@ -145,12 +158,54 @@ impl Incoming {
     pub fn owns_socket(&self) -> bool {
         self.own.is_some()
     }
+
+    /// Makes the socket again when nothing is left at its path. What else may lie there is left alone.
+    fn keep(&mut self) {
+        let gone = |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if self.own.is_none() || !gone(self.path.address()) {
+            return;
+        }
+        match self.make_again() {
+            Ok(listener) => {
+                // Connections that wait at the old one got no answer; their clients try again.
+                self.listener = listener;
+                self.lost = false;
+                tracing::warn!(path = %self.path.address().display(), "the socket had been removed; it was made again");
+            }
+            Err(error) if !self.lost => {
+                self.lost = true;
+                tracing::warn!(%error, "the socket was removed and can not be made again yet");
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn make_again(&mut self) -> Result<UnixListener, EndpointError> {
+        self.path.create_directory()?;
+        let lock_file = self.path.lock_file();
+        if !lock_file.exists() {
+            let file = lock::open(lock_file)?;
+            if !lock::try_lock(&file, lock_file)? {
+                let pid = lock::holder(lock_file);
+                return Err(EndpointError::AlreadyRunning { path: lock_file.to_path_buf(), pid });
+            }
+            lock::sign(&file).map_err(EndpointError::io("write the lock file", lock_file))?;
+            self.lock.add(file);
+        }
+        let (listener, own) = make(self.path.address())?;
+        let listener = UnixListener::from_std(listener).map_err(EndpointError::io("prepare", self.path.address()))?;
+        self.own = Some(own);
+        Ok(listener)
+    }
 }
 
 impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        while self.check.poll_tick(context).is_ready() {
+            self.keep();
+        }
         loop {
             if let Some(pause) = self.pause.as_mut() {
                 std::task::ready!(pause.as_mut().poll(context));
