@@ -394,7 +394,7 @@ impl Actor {
     async fn process_exited(&mut self, run_id: RunId, body: EventBody, notice: Option<String>) {
         let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
         if let Some(text) = notice {
-            let parts = vec![mcode_events::Part::Text { text: format!("[mcode] {text}") }];
+            let parts = vec![mcode_events::Part::Text { text: format!("{}{text}", crate::inputs::OWN_MARK) }];
             let input_id = InputId::from_uuid(self.deps.ids.next());
             events.push(NewEvent::of_thread(EventBody::Notice { level: "info".to_owned(), text }));
             if self.state.queue.len() < QUEUED_INPUTS_MAX {

@@ -1,7 +1,7 @@
 //! What the user says while a run is at work.
 
 use mcode_events::event::{EventBody, NewEvent};
-use mcode_events::message::{Message, Role};
+use mcode_events::message::{Message, Part, Role};
 use mcode_events::run::{Delivery, QueuedInput};
 use mcode_ids::{InputId, ItemId, RunId, Seq, TurnId};
 use mcode_store::StoredResponse;
@@ -9,6 +9,14 @@ use mcode_store::StoredResponse;
 use crate::actor::{Actor, QUEUED_INPUTS_MAX};
 use crate::command::NewInput;
 use crate::error::ThreadError;
+
+/// What our own words to the model begin with.
+pub(crate) const OWN_MARK: &str = "[mcode] ";
+
+/// Whether an input asks for a turn when no run is at work: all but our own notices.
+pub(crate) fn wants_turn(input: &QueuedInput) -> bool {
+    !matches!(input.parts.as_slice(), [Part::Text { text }] if text.starts_with(OWN_MARK))
+}
 
 impl Actor {
     /// Gives the run what waits for this place; recorded as taken, with its messages, in one commit.
@@ -18,12 +26,16 @@ impl Actor {
         turn_id: TurnId,
         delivery: Delivery,
     ) -> Result<Vec<QueuedInput>, ThreadError> {
-        let waiting = self.state.queue.iter().filter(|input| input.delivery == delivery).cloned();
+        let waiting = |wanted| self.state.queue.iter().filter(move |input| input.delivery == wanted).cloned();
         // A queued input is a turn of its own; steering inputs all go into the running one.
-        let taken: Vec<QueuedInput> = match delivery {
-            Delivery::Queue => waiting.take(1).collect(),
-            Delivery::Steer => waiting.collect(),
+        let mut taken: Vec<QueuedInput> = match delivery {
+            Delivery::Queue => waiting(Delivery::Queue).take(1).collect(),
+            Delivery::Steer => waiting(Delivery::Steer).collect(),
         };
+        // What came between the turn's last look and its end must not wait for a run that may never begin.
+        if taken.is_empty() && delivery == Delivery::Queue {
+            taken.extend(waiting(Delivery::Steer));
+        }
         if taken.is_empty() {
             return Ok(taken);
         }
@@ -44,7 +56,7 @@ impl Actor {
         Ok(taken)
     }
 
-    pub(crate) fn user_message(&self, parts: Vec<mcode_events::Part>) -> Message {
+    pub(crate) fn user_message(&self, parts: Vec<Part>) -> Message {
         Message { item_id: ItemId::from_uuid(self.deps.ids.next()), role: Role::User, parts, origin: None }
     }
 

@@ -98,7 +98,8 @@ impl Actor {
             Words::New(_) => self.state.queue.iter().collect(),
             // What was told beside it comes too; another queued input is a turn of its own.
             Words::Queued(first) => {
-                let steering = |input: &&QueuedInput| input.delivery == Delivery::Steer;
+                let steering =
+                    |input: &&QueuedInput| input.delivery == Delivery::Steer && input.input_id != first.input_id;
                 self.state.queue.iter().filter(steering).chain([first]).collect()
             }
         };
@@ -160,7 +161,7 @@ impl Actor {
 
     /// Inputs that were queued while the last run ended begin another one like it.
     pub(crate) async fn start_queued(&mut self, last: ActiveRun) {
-        let Some(input) = self.state.queue.iter().find(|input| input.delivery == Delivery::Queue).cloned() else {
+        let Some(input) = self.state.queue.iter().find(|input| crate::inputs::wants_turn(input)).cloned() else {
             return;
         };
         let Some(options) = self.state.run(last.run_id).map(|run| run.options.clone()) else { return };
