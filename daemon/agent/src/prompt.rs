@@ -1,6 +1,5 @@
 //! The prompt as a pure function of what is known: stable parts first, so that the provider's cache holds.
 
-use mcode_events::state::ThreadState;
 use mcode_models::request::{SystemPart, ToolDefinition};
 use mcode_tools::ToolSpec;
 use serde_json::Value;
@@ -104,18 +103,6 @@ pub fn first_title(text: &str) -> String {
     let cut: String = line.chars().take(CHARS_MAX - 1).collect();
     let at_word = cut.rfind(' ').filter(|at| *at > CHARS_MAX / 2).unwrap_or(cut.len());
     format!("{}…", cut.get(..at_word).unwrap_or(&cut).trim_end())
-}
-
-/// Whether the state's last words are the user's, so that a model has something to answer.
-#[must_use]
-pub fn awaits_answer(state: &ThreadState) -> bool {
-    use mcode_events::message::Role;
-    use mcode_events::state::Entry;
-    match state.history.last().map(AsRef::as_ref) {
-        Some(Entry::Message { message, .. }) => message.role == Role::User,
-        Some(Entry::ToolResult { .. }) => true,
-        None => false,
-    }
 }
 
 #[cfg(test)]

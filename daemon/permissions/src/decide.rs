@@ -109,15 +109,6 @@ impl RuleSet {
         strictest.unwrap_or_else(|| Decision::new(Verdict::Deny, "nothing is known about this call"))
     }
 
-    /// The deny rule that forbids reading this resolved path, if there is one: for tools that walk folders.
-    #[must_use]
-    pub fn denies_read(&self, tool: &str, path: &Path, input: &DecideInput<'_>) -> Option<String> {
-        let access = Access::ReadPath(path.to_path_buf());
-        let input = DecideInput { tool, ..*input };
-        let case = Case { input: &input, access: Some(&access), parsed: None };
-        self.deny.iter().find(|rule| case.restricted_by(rule)).map(ToString::to_string)
-    }
-
     fn decide_access(&self, input: &DecideInput<'_>, access: Option<&Access>) -> Decision {
         let parsed = match access {
             Some(Access::Command { command, .. }) => parse(command),
