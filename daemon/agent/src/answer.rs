@@ -8,6 +8,13 @@ pub const TRIES_MAX: u32 = 3;
 /// The most problems that are told at once.
 const PROBLEMS_MAX: usize = 5;
 
+/// Whether a schema can be used; the error says what is wrong with it.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    jsonschema::validator_for(schema)
+        .map(|_| ())
+        .map_err(|error| format!("is no JSON Schema that can be used: {error}"))
+}
+
 /// Reads the JSON of a final answer and checks it; the error is what the model is told.
 pub fn check(schema: &Value, text: &str) -> Result<Value, String> {
     let body = strip_fence(text.trim());
@@ -52,5 +59,15 @@ mod tests {
         assert_eq!(check(&schema, "```json\n{\"n\": 2}\n```\n"), Ok(json!({"n": 2})));
         assert!(check(&schema, "n is 1").unwrap_err().contains("does not parse"));
         assert!(check(&schema, r#"{"n": "1"}"#).unwrap_err().contains("at '/n'"));
+    }
+
+    #[test]
+    fn a_schema_is_judged_before_a_model_is_asked() {
+        assert_eq!(check_schema(&json!({"type": "object"})), Ok(()));
+        assert!(check_schema(&json!({"type": "obj"})).unwrap_err().contains("no JSON Schema"));
+        // Nothing is fetched for a schema, neither from the network nor from the disk.
+        for elsewhere in ["http://127.0.0.1:1/s.json", "file:///etc/hostname"] {
+            assert!(check_schema(&json!({"$ref": elsewhere})).is_err(), "{elsewhere}");
+        }
     }
 }

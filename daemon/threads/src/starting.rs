@@ -63,6 +63,10 @@ impl Actor {
             return Err(ThreadError::RunActive { thread_id: self.thread_id, run_id });
         }
         let options = self.options(&run)?;
+        if let Some(schema) = &options.answer_schema {
+            mcode_agent::answer::check_schema(schema)
+                .map_err(|message| ThreadError::InvalidArgument { field: "answer_schema", message })?;
+        }
         // Fails before anything is recorded when the model is unknown or has no key.
         self.deps.models.resolve(&options.model, &run.surroundings.client_env)?;
         self.check_day().await?;
@@ -220,7 +224,11 @@ impl Actor {
         let mut outcome = if resolution.allow { ApprovalOutcome::Allowed } else { ApprovalOutcome::Denied };
         let mut kept = None;
         if let (true, true, Some(rule)) = (resolution.allow, resolution.always, &request.proposed_rule) {
-            (self.deps.keep_rule)(rule)
+            // It writes a file.
+            let (keep, text) = (Arc::clone(&self.deps.keep_rule), rule.clone());
+            tokio::task::spawn_blocking(move || keep(&text))
+                .await
+                .map_err(|error| ThreadError::Store(Box::new(error)))?
                 .map_err(|message| ThreadError::InvalidArgument { field: "decision", message })?;
             outcome = ApprovalOutcome::AllowedAlways;
             kept = Some(rule.clone());
