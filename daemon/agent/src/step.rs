@@ -26,6 +26,10 @@ const CHECKPOINT_BYTES: usize = 4 * 1024;
 /// … or this old.
 const CHECKPOINT_AGE: Duration = Duration::from_secs(2);
 
+/// The longest answer that is taken, in bytes of words, reasoning and arguments together; no real one comes near, and it
+/// has to fit into one message to a client.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Times a model is told that its provider refused its tool call before the run fails.
 const REFUSED_CALLS_MAX: u32 = 3;
 
@@ -261,6 +265,7 @@ impl Driver {
         self.services.live.open(key, self.context.run_id);
         let mut stream = resolved.provider.stream(request, self.context.cancel.child_token());
         let mut unsaved = Unsaved { text: String::new(), thinking: String::new(), since: Instant::now() };
+        let mut bytes = 0;
         loop {
             let event = tokio::select! {
                 biased;
@@ -270,6 +275,10 @@ impl Driver {
                 }
                 event = stream.next() => event,
             };
+            bytes += event.as_ref().and_then(|event| event.as_ref().ok()).map_or(0, delta_bytes);
+            if bytes > ANSWER_BYTES_MAX {
+                return Err(Attempted::Failed(endless_answer()));
+            }
             match event {
                 Some(Ok(StreamEvent::TextDelta(text))) => {
                     self.services.live.push_text(key, &text);
@@ -378,6 +387,20 @@ impl From<crate::port::RecordError> for Attempted {
     fn from(error: crate::port::RecordError) -> Self {
         Self::Stop(error.into())
     }
+}
+
+const fn delta_bytes(event: &StreamEvent) -> usize {
+    match event {
+        StreamEvent::TextDelta(text) | StreamEvent::ThinkingDelta(text) => text.len(),
+        StreamEvent::ToolCallDelta { arguments, .. } => arguments.len(),
+        StreamEvent::Started | StreamEvent::Finished(_) => 0,
+    }
+}
+
+fn endless_answer() -> ModelError {
+    // Of a kind that is not tried again: it would only cost the same once more.
+    let text = format!("the model's answer is longer than {} MB and has no end", ANSWER_BYTES_MAX / 1024 / 1024);
+    ModelError::new(ModelErrorKind::InvalidRequest, text).with_hint("use another model, or ask for less at once")
 }
 
 fn stop(error: RunError) -> Asked {
