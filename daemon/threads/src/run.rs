@@ -7,7 +7,7 @@ use mcode_events::run::{RunError, RunErrorKind, RunStatus};
 use mcode_ids::RunId;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::command::{Reply, RunSurroundings};
 
@@ -30,6 +30,9 @@ pub(crate) struct ActiveRun {
     cause: Arc<OnceLock<Cause>>,
     /// Those who wait for the end.
     pub(crate) waiting: Vec<Reply<()>>,
+    /// Ends the agent when its thread goes away without having seen its end, as when the actor panics.
+    #[allow(dead_code, reason = "held for its drop")]
+    guard: DropGuard,
 }
 
 impl ActiveRun {
@@ -40,7 +43,9 @@ impl ActiveRun {
         deadline: Option<Instant>,
         surroundings: RunSurroundings,
     ) -> Self {
-        Self { run_id, cancel, task, deadline, surroundings, cause: Arc::new(OnceLock::new()), waiting: Vec::new() }
+        let guard = cancel.clone().drop_guard();
+        let (cause, waiting) = (Arc::new(OnceLock::new()), Vec::new());
+        Self { run_id, cancel, task, deadline, surroundings, cause, waiting, guard }
     }
 
     /// Ends the run; the first cause counts.
