@@ -13,8 +13,8 @@ use crate::activity::{Activity, telling};
 use crate::output::stderr_text;
 use crate::style::Style;
 
-/// Most bytes of a preview on the terminal.
-const PREVIEW_BYTES_MAX: usize = 8 * 1024;
+/// Most bytes of a preview on the terminal: above what the daemon sends, which says itself what it left out.
+const PREVIEW_BYTES_MAX: usize = 20 * 1024;
 
 /// Typed lines on their way.
 const LINES_MAX: usize = 8;

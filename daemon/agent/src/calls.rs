@@ -34,9 +34,6 @@ const CANCEL_GRACE: Duration = Duration::from_secs(8);
 /// How long an approval waits before silence is a refusal, in milliseconds (24 h).
 pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// The longest preview in an approval, in bytes.
-const PREVIEW_BYTES_MAX: usize = 16 * 1024;
-
 /// A call that the model asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
@@ -345,7 +342,7 @@ fn approval_request(
         tool_call_id: call.tool_call_id,
         tool: call.name.clone(),
         arguments: call.arguments.clone(),
-        preview: mcode_text::truncate_bytes(&plan.preview, PREVIEW_BYTES_MAX).to_owned(),
+        preview: crate::preview::shown(&plan.preview),
         why: decision.why.clone(),
         deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
         proposed_rule: mcode_permissions::propose_rule(&call.name, &plan.access, project_root),

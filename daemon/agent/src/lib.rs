@@ -14,6 +14,7 @@ pub mod limits;
 pub mod live;
 pub mod media;
 pub mod port;
+mod preview;
 pub mod prompt;
 pub mod repetition;
 pub mod step;

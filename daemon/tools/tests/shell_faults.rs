@@ -243,3 +243,14 @@ fn peak_memory_kb() -> u64 {
 fn peak_memory_kb() -> u64 {
     0
 }
+
+/// Whoever allows a command sees all of it, and where it runs: nothing hides behind a long beginning.
+#[tokio::test]
+async fn the_whole_command_and_its_folder_are_shown_before_it_runs() {
+    let stage = Stage::new();
+    let plan = |arguments| stage.shell_tool().plan(&arguments, &stage.context).unwrap().preview;
+    let long = format!("echo start; {}rm -rf important", "true; ".repeat(3000));
+    assert_eq!(plan(json!({"command": long})), long);
+    let elsewhere = plan(json!({"command": "rm -rf x", "cwd": "/"}));
+    assert_eq!(elsewhere, "in /:\nrm -rf x");
+}

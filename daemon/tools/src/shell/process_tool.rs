@@ -23,8 +23,6 @@ const POLL_BYTES_MAX: usize = 30 * 1024;
 const INPUT_BYTES_MAX: usize = 64 * 1024;
 /// How long `write` waits for a process that does not read.
 const WRITE_WAIT: Duration = Duration::from_secs(5);
-/// Most bytes of input that are shown to people.
-const SHOWN_BYTES_MAX: usize = 4 * 1024;
 /// At the end of the input: close it, as Ctrl-D does on a terminal.
 const END_OF_INPUT: char = '\u{4}';
 
@@ -121,7 +119,7 @@ impl Tool for ProcessTool {
             Action::Kill(process) => internal(format!("end `{}`", process.command)),
             // What is written may be run: a background shell takes commands. So it is judged as one.
             Action::Write(process, input) => CallPlan {
-                preview: format!("write to `{}`:\n{}", process.command, shortened(&input, SHOWN_BYTES_MAX)),
+                preview: format!("write to `{}`:\n{input}", process.command),
                 access: vec![Access::Command { command: input, cwd: context.cwd.clone() }],
                 parallel: false,
             },

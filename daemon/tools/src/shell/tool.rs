@@ -25,8 +25,6 @@ pub const DEFAULT_TIMEOUT_S: u64 = 120;
 pub const MAX_TIMEOUT_S: u64 = 3600;
 /// Longest command in bytes.
 const COMMAND_BYTES_MAX: usize = 1024 * 1024;
-/// Most bytes of a command that are shown to people.
-const SHOWN_BYTES_MAX: usize = 4 * 1024;
 /// Most bytes of a command in the table and the log.
 const NAMED_BYTES_MAX: usize = 200;
 /// Most members of a group that are listed.
@@ -123,7 +121,11 @@ impl Tool for ShellTool {
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure> {
         let wanted = Wanted::parse(arguments, context)?;
         let cwd = wanted.cwd.canonicalize().unwrap_or(wanted.cwd);
-        let preview = shortened(&wanted.command, SHOWN_BYTES_MAX);
+        // Whole: who shows it to somebody cuts it, and says so.
+        let preview = match arguments.get("cwd").and_then(Value::as_str) {
+            Some(_) => format!("in {}:\n{}", cwd.display(), wanted.command),
+            None => wanted.command.clone(),
+        };
         Ok(CallPlan { access: vec![Access::Command { command: wanted.command, cwd }], preview, parallel: false })
     }
 
