@@ -1,0 +1,194 @@
+//! One run against a thread that keeps its events in memory, with models that answer from a script.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use mcode_agent::{AgentSignal, LiveLane, RunContext, RunOutcome, RunPort, RunServices, drive};
+use mcode_env::{IdGen, ManualClock, SeededIds};
+use mcode_events::blob::{BlobError, BlobRef, Blobs};
+use mcode_events::run::{ApprovalPolicy, RunLimits, RunOptions, RunStatus};
+use mcode_events::{Event, EventBody, NewEvent, Origin, Part, ThreadState};
+use mcode_ids::{RunId, ThreadId, TurnId};
+use mcode_models::retry::RetryPolicy;
+use mcode_models::{
+    Access, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ModelRequest,
+    ModelStream, ResolvedModel, Response, StopReason, StreamEvent, Wire,
+};
+use mcode_permissions::RuleSet;
+use mcode_tools::{FileLedger, ToolSet};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// How a model answers, by its name: `ok`, `quota` (used up), `endless`, `nokey` (can not be asked).
+#[derive(Debug)]
+struct Models;
+
+#[derive(Debug)]
+struct Speaker;
+
+impl ModelProvider for Speaker {
+    fn stream(&self, request: ModelRequest, _cancel: CancellationToken) -> ModelStream {
+        match request.model.model.as_str() {
+            "quota" => {
+                Box::pin(futures::stream::iter([Err(ModelError::new(ModelErrorKind::Quota, "the credit is used up"))]))
+            }
+            "endless" => Box::pin(futures::stream::repeat_with(|| Ok(StreamEvent::TextDelta("x".repeat(1 << 20))))),
+            name => {
+                let origin = Origin { provider: "fake".into(), wire: "openai-chat".into(), model: name.into() };
+                let response = Response {
+                    parts: vec![Part::Text { text: format!("said by {name}") }],
+                    origin,
+                    model: name.into(),
+                    response_id: "r".into(),
+                    stop: StopReason::Stop,
+                    stop_raw: "stop".into(),
+                    usage: None,
+                };
+                Box::pin(futures::stream::iter([Ok(StreamEvent::Finished(Box::new(response)))]))
+            }
+        }
+    }
+}
+
+impl ModelRegistry for Models {
+    fn resolve(&self, model: &str, _env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError> {
+        let model: ModelRef = model.parse().unwrap();
+        if model.model == "nokey" {
+            return Err(ModelError::new(ModelErrorKind::Auth, "there is no key for 'fake'"));
+        }
+        let access = Access {
+            provider: model.provider.clone(),
+            wire: Wire::OpenaiChat,
+            base_url: "http://127.0.0.1:1".into(),
+            key: None,
+            bearer: false,
+            headers: BTreeMap::new(),
+            network_env: BTreeMap::new(),
+            idle_timeout_ms: 1000,
+        };
+        Ok(ResolvedModel { info: ModelInfo::unknown(&model), access, provider: Arc::new(Speaker) })
+    }
+
+    fn list(&self, _env: &BTreeMap<String, String>) -> Vec<ListedModel> {
+        Vec::new()
+    }
+
+    fn default_model(&self, _mode: &str, _env: &BTreeMap<String, String>) -> Option<String> {
+        None
+    }
+}
+
+#[derive(Debug)]
+struct NoBlobs;
+
+impl Blobs for NoBlobs {
+    fn put(&self, _content: &[u8], _media_type: &str) -> Result<BlobRef, BlobError> {
+        Err(BlobError::Missing("none is kept here".into()))
+    }
+
+    fn get(&self, hash: &str) -> Result<Vec<u8>, BlobError> {
+        Err(BlobError::Missing(hash.to_owned()))
+    }
+}
+
+/// Folds what the run records and answers it, as a thread does.
+async fn keep(thread_id: ThreadId, mut signals: mpsc::Receiver<AgentSignal>, bodies: Arc<Mutex<Vec<EventBody>>>) {
+    let mut state = ThreadState::new(thread_id);
+    while let Some(signal) = signals.recv().await {
+        match signal {
+            AgentSignal::Record { events, reply } => {
+                for NewEvent { run_id, turn_id, body } in events {
+                    bodies.lock().unwrap().push(body.clone());
+                    let seq = state.last_seq.next();
+                    state.apply(&Event { thread_id, seq, at_ms: 1, run_id, turn_id, body });
+                }
+                reply.send(Ok(Arc::new(state.clone()))).ok();
+            }
+            AgentSignal::TakeInputs { reply, .. } => drop(reply.send(Ok(Vec::new()))),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A run with this model and these to fall back to: how it ended, and what was recorded.
+async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
+    let ids = SeededIds::new(5);
+    let (thread_id, run_id) = (ThreadId::from_uuid(ids.next()), RunId::from_uuid(ids.next()));
+    let turn_id = TurnId::from_uuid(ids.next());
+    let (sender, signals) = mpsc::channel(8);
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let thread = tokio::spawn(keep(thread_id, signals, Arc::clone(&bodies)));
+    let services = RunServices {
+        port: RunPort::new(run_id, sender),
+        models: Arc::new(Models),
+        tools: Arc::new(ToolSet::new(Vec::new())),
+        rules: Arc::new(RuleSet::default()),
+        ledger: Arc::new(FileLedger::new([])),
+        blobs: Arc::new(NoBlobs),
+        clock: Arc::new(ManualClock::default()),
+        ids: Arc::new(ids),
+        live: LiveLane::default(),
+        retry: RetryPolicy::default(),
+        fallback: fallback.iter().map(|model| (*model).to_owned()).collect(),
+    };
+    let options = RunOptions {
+        model: model.to_owned(),
+        mode: "build".into(),
+        thinking: None,
+        approval: ApprovalPolicy::Deny,
+        interactive: false,
+        limits: RunLimits::default(),
+        cwd: "/".into(),
+        add_dirs: Vec::new(),
+        answer_schema: None,
+    };
+    let context = RunContext {
+        thread_id,
+        run_id,
+        options,
+        project_root: "/".into(),
+        client_env: Arc::default(),
+        tool_env: Arc::default(),
+        umask: 0o077,
+        cancel: CancellationToken::new(),
+    };
+    let outcome = drive(services, context, turn_id).await;
+    thread.await.unwrap();
+    let bodies = std::mem::take(&mut *bodies.lock().unwrap());
+    (outcome, bodies)
+}
+
+fn answer(bodies: &[EventBody]) -> Option<String> {
+    bodies.iter().find_map(|body| match body {
+        EventBody::MessageFinished { message } => Some(message.text()),
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn a_fallback_that_can_not_be_asked_is_passed_over() {
+    let (outcome, bodies) = run("fake/quota", &["fake/nokey", "fake/ok"]).await;
+    assert_eq!(outcome.status, RunStatus::Done, "{:?}", outcome.error);
+    assert_eq!(answer(&bodies).as_deref(), Some("said by ok"));
+}
+
+#[tokio::test]
+async fn a_fallback_that_can_not_be_asked_does_not_hide_why_it_was_wanted() {
+    let (outcome, _) = run("fake/quota", &["fake/nokey"]).await;
+    let error = outcome.error.unwrap();
+    assert_eq!((error.reason.as_str(), error.message.as_str()), ("MODEL_QUOTA", "the credit is used up"));
+    let (outcome, _) = run("fake/nokey", &["fake/ok"]).await;
+    assert_eq!(outcome.error.unwrap().reason, "MODEL_AUTH", "the model that was asked for counts");
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_ended_and_not_asked_for_again() {
+    let (outcome, bodies) = run("fake/endless", &[]).await;
+    assert_eq!(outcome.status, RunStatus::Failed);
+    let error = outcome.error.unwrap();
+    assert!(error.message.contains("longer than 16 MB"), "{}", error.message);
+    assert!(!error.hint.is_empty());
+    assert!(!bodies.iter().any(|body| matches!(body, EventBody::Notice { .. })), "it was tried again");
+    assert_eq!(answer(&bodies), None);
+}
