@@ -77,7 +77,7 @@ impl Actor {
         let body = EventBody::InputQueued { input_id, delivery: input.delivery, parts: input.parts };
         let event = NewEvent::of_run(run_id, self.state.open.turn, body);
         let request = input.request.map(|(id, fingerprint)| {
-            (id, StoredResponse { fingerprint, response: crate::registry::encode_input(input_id, seq) })
+            (id, StoredResponse { fingerprint, response: crate::registry::encode_made(input_id, seq) })
         });
         self.append(vec![event], request).await?;
         Ok((input_id, seq))

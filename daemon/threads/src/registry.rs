@@ -75,7 +75,7 @@ impl Threads {
     ) -> Result<(ThreadId, Seq), ThreadError> {
         let _guard = match self.earlier(request.as_ref()).await? {
             Earlier::Answered(response) => {
-                return decode_created(&response);
+                return decode_made(&response);
             }
             Earlier::New(guard) => guard,
         };
@@ -105,7 +105,7 @@ impl Threads {
     /// Gives a thread with a run at work more input.
     pub async fn input(&self, thread_id: ThreadId, input: NewInput) -> Result<(InputId, Seq), ThreadError> {
         let _guard = match self.earlier(input.request.as_ref()).await? {
-            Earlier::Answered(response) => return decode_input(&response),
+            Earlier::Answered(response) => return decode_made(&response),
             Earlier::New(guard) => guard,
         };
         self.known(thread_id).await?;
@@ -377,28 +377,13 @@ fn decode_started(text: &str) -> Result<Started, ThreadError> {
     })
 }
 
-pub(crate) fn encode_created(thread_id: ThreadId, seq: Seq) -> String {
-    format!("{thread_id} {seq}")
+/// The answer to a request that made something: its id, and where it is in the log.
+pub(crate) fn encode_made(id: impl std::fmt::Display, seq: Seq) -> String {
+    format!("{id} {seq}")
 }
 
-fn decode_created(text: &str) -> Result<(ThreadId, Seq), ThreadError> {
-    text.split_once(' ')
-        .and_then(|(thread_id, seq)| Some((thread_id.parse().ok()?, Seq::new(seq.parse().ok()?))))
-        .ok_or_else(|| ThreadError::InvalidArgument {
-            field: "request_id",
-            message: "was used by another call".to_owned(),
-        })
-}
-
-pub(crate) fn encode_input(input_id: InputId, seq: Seq) -> String {
-    format!("{input_id} {seq}")
-}
-
-fn decode_input(text: &str) -> Result<(InputId, Seq), ThreadError> {
-    text.split_once(' ')
-        .and_then(|(input_id, seq)| Some((input_id.parse().ok()?, Seq::new(seq.parse().ok()?))))
-        .ok_or_else(|| ThreadError::InvalidArgument {
-            field: "request_id",
-            message: "was used by another call".to_owned(),
-        })
+fn decode_made<T: std::str::FromStr>(text: &str) -> Result<(T, Seq), ThreadError> {
+    text.split_once(' ').and_then(|(id, seq)| Some((id.parse().ok()?, Seq::new(seq.parse().ok()?)))).ok_or_else(|| {
+        ThreadError::InvalidArgument { field: "request_id", message: "was used by another call".to_owned() }
+    })
 }

@@ -36,7 +36,7 @@ impl Actor {
     ) -> Result<Seq, ThreadError> {
         let event = self.created(thread).await?;
         let request = request.map(|(id, fingerprint)| {
-            (id, StoredResponse { fingerprint, response: crate::registry::encode_created(self.thread_id, Seq::new(1)) })
+            (id, StoredResponse { fingerprint, response: crate::registry::encode_made(self.thread_id, Seq::new(1)) })
         });
         self.append(vec![event], request).await
     }
