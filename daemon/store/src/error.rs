@@ -30,6 +30,12 @@ pub enum StoreError {
         /// Ours.
         known: i64,
     },
+    /// Somebody removed or replaced the file under the daemon: what would be written now would be lost.
+    #[error("{} was removed or replaced while the daemon ran; put it back, or begin anew with: mcode daemon restart", path.display())]
+    Removed {
+        /// The database.
+        path: PathBuf,
+    },
     /// The blobs refuse.
     #[error(transparent)]
     Blob(#[from] BlobError),
@@ -45,7 +51,10 @@ impl StoreError {
         match self {
             Self::Io { source, .. } | Self::Blob(BlobError::Io { source, .. }) => out_of_space(source),
             Self::Database(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
-            Self::Blob(BlobError::Missing(_) | BlobError::Damaged(_)) | Self::TooNew { .. } | Self::Closed => false,
+            Self::Blob(BlobError::Missing(_) | BlobError::Damaged(_))
+            | Self::TooNew { .. }
+            | Self::Removed { .. }
+            | Self::Closed => false,
         }
     }
 }

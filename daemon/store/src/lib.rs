@@ -10,6 +10,7 @@
 
 mod blobs;
 mod error;
+mod presence;
 mod projection;
 mod read;
 mod row;
@@ -89,7 +90,12 @@ impl Store {
         }
         let blobs = Arc::new(blobs::BlobFiles::open(blobs)?);
         let connection = schema::open(&database)?;
-        let writer = write::Writer::start(connection, Arc::clone(&blobs), Arc::clone(&clock))?;
+        let writer = write::Writer::start(
+            connection,
+            presence::Presence::of(&database),
+            Arc::clone(&blobs),
+            Arc::clone(&clock),
+        )?;
         Ok(Self { writer, readers: Arc::new(read::Readers::new(database, Arc::clone(&blobs))), blobs, clock })
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::blobs::BlobFiles;
 use crate::error::{AppendError, StoreError};
+use crate::presence::Presence;
 use crate::projection::{ProjectRow, RunRow, ThreadRow};
 use crate::row::EventRow;
 use crate::{Append, REQUEST_ID_KEPT_MS};
@@ -39,13 +40,14 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn start(
         connection: Connection,
+        presence: Presence,
         blobs: Arc<BlobFiles>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let (commands, receiver) = mpsc::channel(QUEUE);
         std::thread::Builder::new()
             .name("mcode-store-writer".to_owned())
-            .spawn(move || WriterThread { connection, blobs, clock }.run(receiver))
+            .spawn(move || WriterThread { connection, presence, blobs, clock }.run(receiver))
             .map_err(|source| StoreError::Io { path: "mcode-store-writer".into(), source })?;
         Ok(Self { commands })
     }
@@ -75,6 +77,7 @@ impl Writer {
 
 struct WriterThread {
     connection: Connection,
+    presence: Presence,
     blobs: Arc<BlobFiles>,
     clock: Arc<dyn Clock>,
 }
@@ -129,6 +132,7 @@ impl WriterThread {
     }
 
     fn commit(&mut self, appends: &[&Append]) -> Result<Vec<Seq>, AppendError> {
+        self.presence.check()?;
         let mut rows = Vec::with_capacity(appends.len());
         for append in appends {
             rows.push(encode(append, &self.blobs)?);

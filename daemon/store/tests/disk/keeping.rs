@@ -209,10 +209,8 @@ async fn a_newer_database_is_left_alone() {
 #[tokio::test]
 async fn what_is_no_database_is_refused_and_left_as_it_is() {
     let rig = Rig::new();
-    drop(rig.open());
-    for name in ["mcode.db-wal", "mcode.db-shm"] {
-        std::fs::remove_file(rig.root.join("data").join(name)).ok();
-    }
+    // Nothing may be open there before: the writer of a store that was dropped still ends in its own time.
+    std::fs::create_dir_all(rig.database().parent().unwrap()).unwrap();
     let garbage = b"this is not a database, it is a letter to a friend ".repeat(200);
     std::fs::write(rig.database(), &garbage).unwrap();
     let clock = std::sync::Arc::clone(&rig.clock) as std::sync::Arc<dyn mcode_env::Clock>;
@@ -232,4 +230,28 @@ async fn a_batch_is_bounded_by_what_its_events_hold_also_beside_the_log() {
     let batch = store.read(thread.id(), Seq::new(1), 100, 3 * INLINE_PAYLOAD_BYTES_MAX).await.unwrap();
     assert_eq!(batch.iter().map(|event| event.seq.get()).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(store.load(thread.id()).await.unwrap().unwrap().state, thread.state);
+}
+
+/// Writing on into a file that nobody will ever find again would be to lose it without a word.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_database_that_was_removed_or_replaced_takes_nothing_more() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    thread.say(&store, "one").await.unwrap();
+    let aside = rig.database().with_extension("aside");
+    std::fs::rename(rig.database(), &aside).unwrap();
+    for replaced in [false, true] {
+        if replaced {
+            std::fs::write(rig.database(), "another").unwrap();
+        }
+        let error = rig.thread().say(&store, "lost").await.unwrap_err();
+        assert!(error.to_string().contains("removed or replaced"), "{error}");
+        assert!(error.to_string().contains(&*rig.database().to_string_lossy()), "{error}");
+    }
+    // Put back, it goes on.
+    std::fs::rename(&aside, rig.database()).unwrap();
+    thread.say(&store, "two").await.unwrap();
+    assert_eq!(words(&store, thread.id()).await, ["one", "two"]);
 }
