@@ -1,6 +1,10 @@
-//! Finding a model that goes round in circles (pure): the same calls with the same results, step after step.
+//! Finding a model that goes round in circles (pure): the same calls with the same results, step after step, or a few
+//! different steps over and over.
 //!
 //! Equal calls within one step are not a circle: the model had not seen a result yet.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use mcode_events::tool::ToolResult;
 use serde_json::Value;
@@ -11,12 +15,21 @@ pub const WARN_AT: u32 = 3;
 /// So many end the run.
 pub const STOP_AT: u32 = 6;
 
+/// The most steps of one round of a circle.
+pub const ROUND_MAX: usize = 4;
+
+/// So many steps in rounds of more than one step get a note.
+pub const CIRCLE_WARN_AT: u32 = 10;
+
+/// So many end the run.
+pub const CIRCLE_STOP_AT: u32 = 20;
+
 /// What to do about a step that was just done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
     Fine,
-    /// Tell the model that it repeats itself.
+    /// Tell the model that it repeats itself: so many times in a row.
     Warn(u32),
     /// End the run.
     Stop(u32),
@@ -36,11 +49,13 @@ impl StepTrace {
     }
 }
 
-/// Counts equal steps in a row.
+/// Counts equal steps in a row, and equal rounds of steps.
 #[derive(Debug, Default)]
 pub struct Repetition {
-    last: StepTrace,
-    count: u32,
+    /// Digests of the last steps, newest first.
+    recent: VecDeque<u64>,
+    /// How many steps in a row were equal to the one so many steps before, for one and more.
+    runs: [u32; ROUND_MAX],
 }
 
 impl Repetition {
@@ -50,17 +65,34 @@ impl Repetition {
         if step.0.is_empty() {
             return Verdict::Fine;
         }
-        if self.last == step {
-            self.count += 1;
-        } else {
-            self.last = step;
-            self.count = 1;
+        let mut hasher = DefaultHasher::new();
+        step.0.hash(&mut hasher);
+        let digest = hasher.finish();
+        for (run, before) in self.runs.iter_mut().enumerate() {
+            *before = if self.recent.get(run) == Some(&digest) { *before + 1 } else { 0 };
         }
-        match self.count {
-            count if count >= STOP_AT => Verdict::Stop(count),
-            count if count >= WARN_AT => Verdict::Warn(count),
-            _ => Verdict::Fine,
+        self.recent.push_front(digest);
+        self.recent.truncate(ROUND_MAX);
+        match self.runs[0] + 1 {
+            count if count >= STOP_AT => return Verdict::Stop(count),
+            count if count >= WARN_AT => return Verdict::Warn(count),
+            _ => {}
         }
+        (2u32..)
+            .zip(&self.runs[1..])
+            .map(|(round, run)| circle(round, *run))
+            .find(|it| *it != Verdict::Fine)
+            .unwrap_or(Verdict::Fine)
+    }
+}
+
+/// A circle of `round` steps that `run` further steps have followed.
+fn circle(round: u32, run: u32) -> Verdict {
+    match round + run {
+        _ if run == 0 => Verdict::Fine,
+        steps if steps >= CIRCLE_STOP_AT => Verdict::Stop(steps / round),
+        steps if steps >= CIRCLE_WARN_AT && run.is_multiple_of(round) => Verdict::Warn(steps / round),
+        _ => Verdict::Fine,
     }
 }
 
@@ -99,6 +131,25 @@ mod tests {
         for n in 0..20 {
             assert_eq!(seen.note(step(&[("shell", n.to_string().as_str())])), Verdict::Fine);
             assert_eq!(seen.note(step(&[("process", "")])), Verdict::Fine);
+        }
+    }
+
+    #[test]
+    fn rounds_of_a_few_steps_are_circles_too() {
+        for round in [["a", "b", "a", "b"], ["a", "b", "c", "d"]] {
+            let mut seen = Repetition::default();
+            let verdicts: Vec<Verdict> =
+                (0..CIRCLE_STOP_AT as usize).map(|n| seen.note(step(&[("view", round[n % 4])]))).collect();
+            let (last, before) = verdicts.split_last().unwrap();
+            assert!(matches!(last, Verdict::Stop(_)), "{last:?}");
+            assert!(!before.iter().any(|it| matches!(it, Verdict::Stop(_))), "{before:?}");
+            assert!(before.iter().any(|it| matches!(it, Verdict::Warn(_))), "{before:?}");
+        }
+        // One step that differs begins anew.
+        let mut seen = Repetition::default();
+        for n in 0..200 {
+            let text = if n % 19 == 18 { n.to_string() } else { (n % 2).to_string() };
+            assert!(!matches!(seen.note(step(&[("view", text.as_str())])), Verdict::Stop(_)), "{n}");
         }
     }
 }
