@@ -9,6 +9,7 @@ use tonic::Streaming;
 
 use crate::connect::Client;
 use crate::error::ClientError;
+use crate::fresh::Fresh;
 
 /// Attempts to get a broken subscription back, in a row, before it is given up.
 pub const RECONNECTS_MAX: u32 = 8;
@@ -44,6 +45,7 @@ pub struct Follow {
     stream: Option<Streaming<v1::SubscribeResponse>>,
     ready: VecDeque<Piece>,
     failures: u32,
+    fresh: Fresh,
 }
 
 impl Follow {
@@ -58,6 +60,7 @@ impl Follow {
             stream: None,
             ready: VecDeque::new(),
             failures: 0,
+            fresh: Fresh::default(),
         }
     }
 
@@ -139,12 +142,14 @@ impl Follow {
                     // After a new connection the daemon may start a little earlier than where we were.
                     if event.seq > self.after.unwrap_or(0) {
                         self.after = Some(event.seq);
+                        self.fresh.event(&event);
                         self.ready.push_back(Piece::Event(Box::new(event)));
                     }
                 }
             }
             Some(Wire::Frames(batch)) => {
-                self.ready.extend(batch.frames.into_iter().map(|frame| Piece::Frame(Box::new(frame))));
+                let fresh = batch.frames.into_iter().filter_map(|frame| self.fresh.part(frame));
+                self.ready.extend(fresh.map(|frame| Piece::Frame(Box::new(frame))));
             }
             Some(Wire::CaughtUp(caught_up)) => self.ready.push_back(Piece::CaughtUp(caught_up.seq)),
             // A piece of a newer daemon.

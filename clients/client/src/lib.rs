@@ -9,6 +9,7 @@ pub mod calls;
 pub mod connect;
 pub mod error;
 pub mod follow;
+mod fresh;
 pub mod json;
 pub mod lines;
 pub mod view;

@@ -156,14 +156,14 @@ impl Driver {
 
     async fn turn(&mut self, turn_id: TurnId) -> Result<Option<Value>, Stop> {
         loop {
-            self.services.port.take_inputs(turn_id, Delivery::Steer).await?;
+            self.steered(turn_id).await?;
             let state = self.services.port.record(turn_id, Vec::new()).await?;
             self.check_limits(&state)?;
             match self.step(turn_id, state).await? {
                 Next::Step => {}
                 Next::Answer(text) => {
                     // What the user said while the model wrote its last words must not be lost.
-                    if !self.services.port.take_inputs(turn_id, Delivery::Steer).await?.is_empty() {
+                    if self.steered(turn_id).await? {
                         continue;
                     }
                     if let Some(end) = self.answered(turn_id, &text).await? {
@@ -172,6 +172,16 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Takes what the user has said meanwhile into the turn; whether there was anything.
+    async fn steered(&mut self, turn_id: TurnId) -> Result<bool, Stop> {
+        let any = !self.services.port.take_inputs(turn_id, Delivery::Steer).await?.is_empty();
+        if any {
+            // The user has answered a refusal with new words: the turn no longer ends on it.
+            self.last_call_denied = None;
+        }
+        Ok(any)
     }
 
     /// The end of a turn, or `None` when the model has to answer again.

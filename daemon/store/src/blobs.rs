@@ -27,6 +27,7 @@ impl BlobFiles {
     fn write(&self, hash: &str, content: &[u8]) -> std::io::Result<()> {
         let path = self.path(hash);
         let Some(shelf) = path.parent() else { return Ok(()) };
+        let new_shelf = !shelf.exists();
         std::fs::create_dir_all(shelf)?;
         let (temporary, mut file) = tempfile_in(shelf)?;
         let written = file.write_all(content).and_then(|()| file.sync_all());
@@ -38,7 +39,12 @@ impl BlobFiles {
         }
         // The name has to survive a power loss as the content does.
         #[cfg(unix)]
-        std::fs::File::open(shelf)?.sync_all()?;
+        {
+            std::fs::File::open(shelf)?.sync_all()?;
+            if new_shelf {
+                std::fs::File::open(&self.root)?.sync_all()?;
+            }
+        }
         Ok(())
     }
 }
