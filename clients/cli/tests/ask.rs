@@ -209,3 +209,13 @@ async fn without_a_daemon_json_has_the_error() {
     assert_eq!((output.status.code(), value["exit_code"].as_i64()), (Some(6), Some(6)));
     assert_eq!(value["error"]["kind"], "daemon");
 }
+
+#[tokio::test]
+async fn an_answer_without_words_is_told_and_leaves_stdout_empty() {
+    for end in [vec![finished("done", 0)], vec![said(""), finished("done", 0)], vec![said(" \n"), finished("done", 0)]]
+    {
+        let (code, stdout, stderr) = play(&Script::run(end), &["ask", "hi"]).await;
+        assert_eq!((code, stdout.as_str()), (0, ""));
+        assert!(stderr.contains("without an answer") && stderr.contains(THREAD), "{stderr}");
+    }
+}

@@ -161,7 +161,10 @@ impl Wait {
         if code == 0 {
             let structured = (!self.view.structured.is_null()).then(|| format!("{:#}", self.view.structured));
             let text = if self.view.text.trim().is_empty() { structured.unwrap_or_default() } else { self.view.text };
-            if !text.is_empty() {
+            if text.trim().is_empty() {
+                let hint = format!("ask for it: mcode ask --thread {}", self.view.thread_id);
+                tell_message("the model ended without an answer", Some(&hint));
+            } else {
                 foreign_text(&text)?;
             }
         }
