@@ -6,7 +6,7 @@
 //! nor start another one.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ pub(crate) const SOCKET_CHECK: Duration = Duration::from_secs(1);
 /// The lock of the running daemon; keep it until everything else has ended.
 #[derive(Debug, Clone)]
 #[must_use = "the daemon may only serve while it holds this"]
-pub struct DaemonLock(Arc<Mutex<Vec<File>>>);
+pub struct DaemonLock(#[cfg_attr(windows, allow(dead_code, reason = "held for its locks"))] Arc<Mutex<Vec<File>>>);
 
 impl DaemonLock {
     fn new(file: File) -> Self {
@@ -51,7 +51,7 @@ impl DaemonLock {
     /// Holds the lock of a lock file that had to be made anew, too.
     #[cfg(unix)]
     fn add(&self, file: File) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(file);
     }
 }
 
