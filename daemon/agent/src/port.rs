@@ -61,7 +61,7 @@ pub enum AgentSignal {
         /// The request.
         request: ApprovalRequest,
         /// Its end.
-        reply: oneshot::Sender<ApprovalAnswer>,
+        reply: oneshot::Sender<Result<ApprovalAnswer, RecordError>>,
     },
     /// Record a question and wait for its answer.
     AwaitAnswer {
@@ -72,7 +72,7 @@ pub enum AgentSignal {
         /// The question.
         question: Question,
         /// The answer; `None` when there will be none.
-        reply: oneshot::Sender<Option<String>>,
+        reply: oneshot::Sender<Result<Option<String>, RecordError>>,
     },
     /// A process has ended, perhaps long after its run.
     ProcessExited {
@@ -134,14 +134,14 @@ impl RunPort {
     ) -> Result<ApprovalAnswer, RecordError> {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::AwaitApproval { run_id: self.run_id, turn_id, request, reply }).await?;
-        answer.await.map_err(|_| RecordError::Closed)
+        answer.await.map_err(|_| RecordError::Closed)?
     }
 
     /// Asks the user and waits for the answer.
     pub async fn await_answer(&self, turn_id: TurnId, question: Question) -> Result<Option<String>, RecordError> {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::AwaitAnswer { run_id: self.run_id, turn_id, question, reply }).await?;
-        answer.await.map_err(|_| RecordError::Closed)
+        answer.await.map_err(|_| RecordError::Closed)?
     }
 
     /// Notes the end of a process.

@@ -5,10 +5,6 @@
 //! themselves live in `mcode-providers`. Absent on purpose: HTTP, keys at rest, prompts.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-#![allow(
-    clippy::result_large_err,
-    reason = "a failed request is rare and costs a network trip; its error may be 128 bytes"
-)]
 
 pub mod catalog;
 pub mod error;

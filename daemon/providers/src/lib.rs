@@ -7,10 +7,6 @@
 //! Absent on purpose: retries, storing keys, and anything that runs a tool.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-#![allow(
-    clippy::result_large_err,
-    reason = "a failed request is rare and costs a network trip; its error may be 128 bytes"
-)]
 
 pub mod anthropic;
 pub mod chat;

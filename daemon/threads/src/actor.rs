@@ -85,6 +85,10 @@ pub(crate) async fn run(loading: Loading) {
         Err(error) => {
             tracing::error!(%thread_id, %error, "the thread cannot be loaded");
             commands.close();
+            let cause = error.to_string();
+            while let Some(command) = commands.recv().await {
+                command.fail(ThreadError::NotLoaded { thread_id, cause: cause.clone() });
+            }
             return;
         }
     };
@@ -370,8 +374,9 @@ impl Actor {
                     EventBody::RunStatusChanged { status: RunStatus::Waiting },
                 ];
                 let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
-                if self.append(events, None).await.is_ok() {
-                    self.pending.add_approval(id, deadline, reply);
+                match self.append(events, None).await {
+                    Ok(_) => self.pending.add_approval(id, deadline, reply),
+                    Err(error) => drop(reply.send(Err(RecordError::Log(error.to_string())))),
                 }
             }
             AgentSignal::AwaitAnswer { run_id, turn_id, question, reply } => {
@@ -379,8 +384,9 @@ impl Actor {
                 let bodies =
                     [EventBody::QuestionAsked { question }, EventBody::RunStatusChanged { status: RunStatus::Waiting }];
                 let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
-                if self.append(events, None).await.is_ok() {
-                    self.pending.add_question(id, reply);
+                match self.append(events, None).await {
+                    Ok(_) => self.pending.add_question(id, reply),
+                    Err(error) => drop(reply.send(Err(RecordError::Log(error.to_string())))),
                 }
             }
             AgentSignal::ProcessExited { run_id, process_id, exit_code, reason, notice, reply } => {

@@ -135,3 +135,17 @@ pub(crate) enum Command {
     State { reply: Reply<Arc<ThreadState>> },
     Close { reply: Reply<()> },
 }
+
+impl Command {
+    /// Answers a command that can not be carried out.
+    pub(crate) fn fail(self, error: ThreadError) {
+        match self {
+            Self::Create { reply, .. } => drop(reply.send(Err(error))),
+            Self::Start { reply, .. } => drop(reply.send(Err(error))),
+            Self::Input { reply, .. } => drop(reply.send(Err(error))),
+            Self::Cancel { reply, .. } | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
+            Self::State { reply } => drop(reply.send(Err(error))),
+        }
+    }
+}

@@ -70,6 +70,14 @@ pub enum ThreadError {
     /// The store does not work.
     #[error("the log cannot be used")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The thread's log could not be read at all.
+    #[error("thread {thread_id} cannot be loaded: {cause}")]
+    NotLoaded {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        cause: String,
+    },
     /// The actor ended before it answered; the command may be given again.
     #[error("the thread was closed")]
     Closed,

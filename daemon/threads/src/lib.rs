@@ -6,7 +6,6 @@
 //! Read `actor.rs` first. Absent on purpose: transport, prompts, tools.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
-#![allow(clippy::result_large_err, reason = "a model's refusal is rare; its error may be 128 bytes")]
 
 mod actor;
 pub mod command;
