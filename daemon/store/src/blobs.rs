@@ -27,6 +27,7 @@ impl BlobFiles {
     fn write(&self, hash: &str, content: &[u8]) -> std::io::Result<()> {
         let path = self.path(hash);
         let Some(shelf) = path.parent() else { return Ok(()) };
+        #[cfg(unix)]
         let new_shelf = !shelf.exists();
         std::fs::create_dir_all(shelf)?;
         let (temporary, mut file) = tempfile_in(shelf)?;

@@ -22,6 +22,8 @@ use unix as os;
 #[cfg(unix)]
 pub use unix::{Activated, Connection, Incoming};
 
+#[cfg(unix)]
+mod watch;
 #[cfg(windows)]
 mod windows;
 #[cfg(windows)]
@@ -34,9 +36,10 @@ pub use windows::{Activated, Connection, Incoming};
 /// Pause after an accept that failed, such as when no file descriptors are left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the daemon looks whether its socket is still there.
+/// How long after a change of its folder the daemon looks whether its socket is still there: whoever removes the folder
+/// has done so by then. Also the pause before another try to make it again.
 #[cfg(unix)]
-pub(crate) const SOCKET_CHECK: Duration = Duration::from_secs(1);
+pub(crate) const SOCKET_CHECK: Duration = Duration::from_millis(500);
 
 /// The lock of the running daemon; keep it until everything else has ended.
 #[derive(Debug, Clone)]

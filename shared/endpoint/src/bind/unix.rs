@@ -12,9 +12,10 @@ use std::task::{Context, Poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{Interval, MissedTickBehavior, Sleep};
+use tokio::time::Sleep;
 use tokio_stream::Stream;
 
+use super::watch::FolderWatch;
 use super::{ACCEPT_PAUSE, DaemonLock, SOCKET_CHECK};
 use crate::error::EndpointError;
 use crate::lock;
@@ -133,9 +134,8 @@ fn try_connect(path: &Path) -> Result<(), Errno> {
 impl Listener {
     pub(super) fn into_incoming(self, lock: DaemonLock) -> Result<Incoming, EndpointError> {
         let listener = UnixListener::from_std(self.socket).map_err(EndpointError::Activation)?;
-        let mut check = tokio::time::interval(SOCKET_CHECK);
-        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Incoming { own: self.own, listener, pause: None, path: self.path, check, lost: false, lock })
+        let watch = self.own.as_ref().and_then(|own| own.path.parent()).and_then(FolderWatch::of);
+        Ok(Incoming { own: self.own, listener, pause: None, path: self.path, watch, check: None, lost: false, lock })
     }
 }
 
@@ -147,7 +147,8 @@ pub struct Incoming {
     listener: UnixListener,
     pause: Option<Pin<Box<Sleep>>>,
     path: SocketPath,
-    check: Interval,
+    watch: Option<FolderWatch>,
+    check: Option<Pin<Box<Sleep>>>,
     lost: bool,
     lock: DaemonLock,
 }
@@ -170,6 +171,8 @@ impl Incoming {
                 // Connections that wait at the old one got no answer; their clients try again.
                 self.listener = listener;
                 self.lost = false;
+                // The folder itself may be another one now.
+                self.watch = self.path.address().parent().and_then(FolderWatch::of);
                 tracing::warn!(path = %self.path.address().display(), "the socket had been removed; it was made again");
             }
             Err(error) if !self.lost => {
@@ -177,6 +180,23 @@ impl Incoming {
                 tracing::warn!(%error, "the socket was removed and can not be made again yet");
             }
             Err(_) => {}
+        }
+    }
+
+    /// Looks at the socket a while after its folder has changed, and again and again while it is lost.
+    fn poll_keep(&mut self, context: &mut Context<'_>) {
+        loop {
+            let changed = self.watch.as_mut().is_some_and(|watch| watch.poll_changed(context).is_ready());
+            if (changed || self.lost) && self.check.is_none() {
+                self.check = Some(Box::pin(tokio::time::sleep(SOCKET_CHECK)));
+            }
+            let due = self.check.as_mut().is_some_and(|check| check.as_mut().poll(context).is_ready());
+            if due {
+                self.check = None;
+                self.keep();
+            } else if !changed {
+                return;
+            }
         }
     }
 
@@ -203,9 +223,7 @@ impl Stream for Incoming {
     type Item = io::Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        while self.check.poll_tick(context).is_ready() {
-            self.keep();
-        }
+        self.poll_keep(context);
         loop {
             if let Some(pause) = self.pause.as_mut() {
                 std::task::ready!(pause.as_mut().poll(context));
