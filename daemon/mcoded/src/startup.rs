@@ -75,7 +75,7 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
 
     let taken = async {
         let socket_lock = lock_socket(socket, PREDECESSOR_WAIT).await?;
-        let data_lock = lock_data(dirs).await?;
+        let data_lock = lock_data(dirs, socket).await?;
         Ok::<_, Failure>((socket_lock, data_lock))
     };
     let (socket_lock, data_lock) = tokio::select! {
@@ -104,13 +104,23 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
 }
 
 /// Keeps daemons at other sockets away from the same data.
-async fn lock_data(dirs: &Dirs) -> Result<File, Failure> {
+async fn lock_data(dirs: &Dirs, socket: &SocketPath) -> Result<File, Failure> {
     let path = dirs.data.join(DATA_LOCK);
-    match lock_file(&path, DATA_WAIT).await {
+    match lock_file(&path, socket.address(), DATA_WAIT).await {
         Err(EndpointError::LockHeld { pid, .. }) => {
             let who = pid.map_or_else(|| "another daemon".to_owned(), |pid| format!("another daemon (pid {pid})"));
             let data = dirs.data.display();
-            Err(Failure::config(format!("{who} uses {data} through another socket: end it, or use its --socket")))
+            let reached = match mcode_endpoint::holder_reached_at(&path) {
+                Some(socket) => {
+                    let socket = socket.display();
+                    format!(
+                        "the socket {socket}: use it with --socket {socket}, or end that daemon with \
+                         'mcode --socket {socket} daemon stop'"
+                    )
+                }
+                None => "another socket: end it, or use its --socket".to_owned(),
+            };
+            Err(Failure::config(format!("{who} uses {data} through {reached}")))
         }
         other => Ok(other?),
     }

@@ -217,7 +217,7 @@ pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Resul
     let sending = client.post(call.url.clone()).headers(headers).body(body).send();
     match tokio::time::timeout(limit, Box::pin(sending)).await {
         Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) => Err(transport(&error, &host)),
+        Ok(Err(error)) => Err(through_proxy(transport(&error, &host), &error, &call.url, access)),
         Err(_) => Err(ModelError::new(
             ModelErrorKind::Transport,
             format!("no answer from {host} for {} s", limit.as_secs_f64()),
@@ -256,6 +256,18 @@ pub(crate) fn transport(error: &reqwest::Error, host: &str) -> ModelError {
     }
     let what = if error.is_connect() { "could not be reached" } else { "broke the connection" };
     ModelError::new(ModelErrorKind::Transport, format!("{host} {what}: {words}"))
+}
+
+/// Where a proxy may have been in the way of a connection, it is named: the host then is not to blame.
+fn through_proxy(mut failure: ModelError, error: &reqwest::Error, url: &Url, access: &Access) -> ModelError {
+    let variable = if url.scheme() == "https" { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+    let proxy = access.network_env.get(variable).filter(|value| !value.is_empty());
+    let Some(proxy) = proxy.filter(|_| error.is_connect()) else { return failure };
+    let address = Url::parse(proxy).ok().as_ref().map_or_else(|| "as set".to_owned(), host);
+    failure.message = format!("no connection to {} through the proxy {address}: {}", host(url), failure.message);
+    failure.with_hint(format!(
+        "{variable} of your environment names that proxy: check that it runs, or name the host in NO_PROXY."
+    ))
 }
 
 fn is_refused(error: &reqwest::Error) -> bool {

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::SystemTime;
 
 use mcode_env::Dirs;
 
@@ -35,9 +36,25 @@ struct State {
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
     read_once: bool,
+    seen: Seen,
 }
 
-/// The configuration in force. Clones are the same one.
+/// How a file looked from outside when it was read: a change of it is seen by comparing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Seen {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Seen {
+    fn of(file: &Path) -> Self {
+        file.metadata()
+            .map_or_else(|_| Self::default(), |found| Self { modified: found.modified().ok(), bytes: found.len() })
+    }
+}
+
+/// The configuration in force. Clones are the same one. A file that somebody changed is read again before the next
+/// answer, so that nobody has to tell the daemon about an edit.
 #[derive(Debug, Clone)]
 pub struct ConfigHandle {
     file: PathBuf,
@@ -57,12 +74,24 @@ impl ConfigHandle {
     /// The values in force. Later reloads do not change what was handed out.
     #[must_use]
     pub fn current(&self) -> Arc<Effective> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).effective)
+        Arc::clone(&self.looked_at().effective)
+    }
+
+    /// What was last read, after a look whether it still is what the file says.
+    fn looked_at(&self) -> RwLockReadGuard<'_, State> {
+        let state = || self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state().seen != Seen::of(&self.file) {
+            // The faults stay in the state for whoever asks for them.
+            drop(self.reload());
+        }
+        state()
     }
 
     /// Reads the file again. When it is broken the values in force stay, and the faults are returned.
     #[must_use = "the faults are to be told"]
     pub fn reload(&self) -> Vec<ConfigError> {
+        // Before the reading: a change in between is seen by the next look.
+        let seen = Seen::of(&self.file);
         let read = read(&self.file);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         match read {
@@ -74,9 +103,13 @@ impl ConfigHandle {
                     errors: Vec::new(),
                     warnings: found.warnings,
                     read_once: true,
+                    seen,
                 };
             }
-            Err(errors) => state.errors = errors,
+            Err(errors) => {
+                state.errors = errors;
+                state.seen = seen;
+            }
         }
         state.errors.clone()
     }
@@ -84,28 +117,28 @@ impl ConfigHandle {
     /// Faults of the last reading; while there are any, older values are in force.
     #[must_use]
     pub fn errors(&self) -> Vec<ConfigError> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).errors.clone()
+        self.looked_at().errors.clone()
     }
 
     /// The faults that leave nothing good in force: the file has been broken since the start, so the user's own rules
     /// are not known and no work should begin.
     #[must_use]
     pub fn blocking_errors(&self) -> Vec<ConfigError> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.looked_at();
         if state.read_once { Vec::new() } else { state.errors.clone() }
     }
 
     /// Keys that nobody knows and other things that are unwise, in the values in force.
     #[must_use]
     pub fn warnings(&self) -> Vec<ConfigError> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).warnings.clone()
+        self.looked_at().warnings.clone()
     }
 
     /// Where the value of `key`, and of all keys below it, comes from; the empty key means all. Nothing is returned for
     /// a key that no file sets.
     #[must_use]
     pub fn explain(&self, key: &str) -> Vec<Origin> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.looked_at();
         let below = |candidate: &str| match candidate.strip_prefix(key) {
             Some(rest) => key.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']),
             None => false,

@@ -299,6 +299,21 @@ fn a_linked_file_stays_a_link() {
 }
 
 #[test]
+fn an_edit_counts_without_anybody_telling() {
+    let home = Home::new("model = \"a/b\"\n");
+    let config = ConfigHandle::open(&home.dirs);
+    home.write("model = \"a/b\"\n[permissions]\ndeny = [\"shell(rm *)\"]\n");
+    assert_eq!(config.current().permissions.deny.len(), 1);
+    home.write("model = \n");
+    assert_eq!(config.errors().len(), 1);
+    assert_eq!((config.current().permissions.deny.len(), config.blocking_errors().len()), (1, 0));
+    home.write("model = \"c/d\" # mended\n");
+    assert_eq!((config.current().model.as_deref(), config.errors().len()), (Some("c/d"), 0));
+    std::fs::remove_file(home.file()).unwrap();
+    assert_eq!(config.current().model, None);
+}
+
+#[test]
 fn a_file_that_was_never_good_blocks_and_a_later_slip_does_not() {
     let home = tempfile::tempdir().unwrap();
     let dirs = Dirs::under(home.path());

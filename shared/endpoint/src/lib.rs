@@ -20,5 +20,5 @@ pub use autostart::{StartError, StartOptions, connect_or_start};
 pub use bind::{Activated, Bound, DaemonLock, Incoming, bind, lock_socket};
 pub use connect::{ConnectError, connect, health};
 pub use error::EndpointError;
-pub use lock::lock_file;
+pub use lock::{holder_reached_at, lock_file};
 pub use socket::SocketPath;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,8 +13,8 @@ use crate::error::EndpointError;
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Longest pause between two tries.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// Digits of a process id, with room to spare.
-const PID_BYTES_MAX: u64 = 16;
+/// Bytes of a lock file that are read: a process id and a path.
+const SIGNED_BYTES_MAX: u64 = 4096;
 
 /// Opens a lock file, making it if need be; links are not followed.
 pub(crate) fn open(path: &Path) -> Result<File, EndpointError> {
@@ -37,14 +37,16 @@ pub(crate) fn try_lock(file: &File, path: &Path) -> Result<bool, EndpointError> 
     }
 }
 
-/// Takes the lock of a file that stands for something only one process may use, and writes our process id into it.
-/// Waits for at most `wait`; the lock is held until the returned file is dropped.
+/// Takes the lock of a file that stands for something only one process may use, and writes into it our process id and
+/// where we can be reached. Waits for at most `wait`; the lock is held until the returned file is dropped.
 ///
 /// # Errors
 /// [`EndpointError::LockHeld`] with the holder, [`EndpointError::Io`].
-pub async fn lock_file(path: &Path, wait: Duration) -> Result<File, EndpointError> {
-    let file = lock_within(path, wait).await?;
-    sign(&file).map_err(EndpointError::io("write the lock file", path))?;
+pub async fn lock_file(path: &Path, reached_at: &Path, wait: Duration) -> Result<File, EndpointError> {
+    let mut file = lock_within(path, wait).await?;
+    sign(&file)
+        .and_then(|()| write!(file, "\n{}", reached_at.display()))
+        .map_err(EndpointError::io("write the lock file", path))?;
     Ok(file)
 }
 
@@ -73,9 +75,20 @@ pub(crate) fn sign(mut file: &File) -> io::Result<()> {
 
 /// The process id in a lock file.
 pub(crate) fn holder(path: &Path) -> Option<u32> {
+    signed(path)?.lines().next()?.trim().parse().ok()
+}
+
+/// Where the holder of a lock that [`lock_file`] gave can be reached.
+#[must_use]
+pub fn holder_reached_at(path: &Path) -> Option<PathBuf> {
+    signed(path)?.lines().nth(1).filter(|line| !line.is_empty()).map(PathBuf::from)
+}
+
+/// Nothing where the system keeps others from reading a locked file.
+fn signed(path: &Path) -> Option<String> {
     let mut text = String::new();
-    File::open(path).ok()?.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    File::open(path).ok()?.take(SIGNED_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]
@@ -93,7 +106,10 @@ mod tests {
         #[cfg(unix)]
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        lock_within(&path, Duration::ZERO).await.unwrap();
+        let second = lock_file(&path, Path::new("/run/a socket"), Duration::ZERO).await.unwrap();
+        #[cfg(unix)]
+        assert_eq!((holder(&path), holder_reached_at(&path)), (Some(std::process::id()), Some("/run/a socket".into())));
+        drop(second);
     }
 
     #[cfg(unix)]

@@ -97,6 +97,22 @@ fn a_configuration_that_breaks_later_changes_nothing() {
     stage.server.finish();
 }
 
+/// A rule that was written into the file with an editor holds from the next run on, without a word to the daemon.
+#[test]
+fn an_edit_of_the_configuration_counts_at_once() {
+    let call = || Reply::tool_calls([("shell", json!({"command": "touch made"}))]);
+    let stage =
+        Stage::new(Script::new().reply(call()).reply(Reply::text("one")).reply(call()).reply(Reply::text("two")));
+    stage.ask(&["--yolo", "make it"]).ok();
+    std::fs::remove_file(stage.workspace.path().join("made")).unwrap();
+    stage.daemon.write_config(&format!("model = \"{MESSAGES}\"\n[permissions]\ndeny = [\"shell(touch *)\"]\n"));
+    stage.mcode(&["ask", "--yolo", "make it"]);
+    let told = stage.server.request(4).tool_results().pop().unwrap().1;
+    assert!(told.contains("deny rule") && told.contains("config.toml"), "{told}");
+    assert!(!stage.workspace.path().join("made").exists());
+    stage.server.finish();
+}
+
 /// Keys serve their run and are found nowhere afterwards, nor in the environment of a command.
 #[test]
 fn keys_are_kept_nowhere() {

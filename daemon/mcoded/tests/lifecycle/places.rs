@@ -44,6 +44,18 @@ async fn what_is_in_the_way_is_named_and_left() {
     std::os::unix::net::UnixStream::connect(path).unwrap();
 }
 
+/// A second daemon for the same data is refused, and told where the first one is reached.
+#[tokio::test]
+async fn data_that_is_in_use_is_told_with_the_socket_to_use() {
+    let home = Home::new();
+    home.connect().await.unwrap();
+    let other = home.dir.path().join("other.sock");
+    let output = home.command().arg("--socket").arg(&other).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    let reached = format!("--socket {}", home.socket.address().display());
+    assert!(text(&output).contains(&reached), "{}", text(&output));
+}
+
 /// K07: long places give way to short ones; two homes never share a daemon.
 #[tokio::test]
 async fn long_socket_paths_have_a_short_place() {

@@ -260,4 +260,9 @@ async fn the_proxy_gets_what_no_proxy_does_not_name() {
     let error = ask(&resolve("https://model.invalid/v1", "openai-chat", &env, |_| {})).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Transport);
     assert_eq!(proxy.seen().await[1].path, "model.invalid:443");
+    // Port 9 of this machine answers nobody: the proxy is to blame, and named.
+    let env = [("HTTPS_PROXY", "http://user:pass@127.0.0.1:9")];
+    let error = ask(&resolve("https://model.invalid/v1", "openai-chat", &env, |_| {})).await.unwrap_err();
+    let said = format!("{} {}", error.message, error.hint);
+    assert!(said.contains("127.0.0.1:9") && said.contains("HTTPS_PROXY") && !said.contains("pass"), "{said}");
 }
