@@ -67,9 +67,9 @@ pub enum ThreadError {
     /// No space is left.
     #[error("the disk is full")]
     DiskFull,
-    /// The store does not work.
-    #[error("the log cannot be used")]
-    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store does not work; its reason is part of the text, for people.
+    #[error("the log cannot be used: {0}")]
+    Store( Box<dyn std::error::Error + Send + Sync>),
     /// The thread's log could not be read at all.
     #[error("thread {thread_id} cannot be loaded: {cause}")]
     NotLoaded {
