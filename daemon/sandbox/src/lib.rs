@@ -2,14 +2,19 @@
 //!
 //! Every command runs in a session and process group of its own, with standard input closed unless asked for, output
 //! read through a bounded [`Spool`], and an end that takes the whole group with it. Identity of a process is (pid,
-//! start time), so that a reused pid is never killed. Absent on purpose: what may run (see `mcode-permissions`).
+//! start time), so that a reused pid is never killed. A [`Policy`] says what a command may touch, and the kernel holds
+//! it. Absent on purpose: what may run (see `mcode-permissions`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod confine;
 pub mod environment;
+pub mod layout;
 pub mod marked;
+pub mod policy;
 pub mod process;
 pub mod runner;
+pub mod self_test;
 pub mod shell;
 pub mod spool;
 
@@ -20,11 +25,17 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 #[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
 mod proc_table;
 
+pub use confine::Strength;
 pub use environment::strip_secrets;
+pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
+pub use policy::{Network, Policy};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
+pub use self_test::self_test;
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
 pub use spool::Spool;

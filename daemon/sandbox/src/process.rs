@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::policy::Policy;
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -17,6 +20,8 @@ pub struct CommandSpec {
     pub stdin: bool,
     /// File mode mask of the command, on Unix; `None` keeps the daemon's own.
     pub umask: Option<u32>,
+    /// What it may touch; `None` for everything its user may.
+    pub policy: Option<Arc<Policy>>,
 }
 
 /// Tells a process from a later one with the same pid.
@@ -51,6 +56,9 @@ pub enum SpawnError {
         #[source]
         source: io::Error,
     },
+    /// Its policy could not be made ready, so it was not started.
+    #[error("the sandbox of a command could not be set up, so it was not run")]
+    Policy(#[source] io::Error),
     /// The folder to run in is not there.
     #[error("the folder {} does not exist", .0.display())]
     NoSuchFolder(PathBuf),

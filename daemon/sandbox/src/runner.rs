@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::process::{ChildStdin, Command};
 use tokio::time::Instant;
 
+use crate::confine::Confined;
 use crate::os::{self, Force, Kin};
 use crate::process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 
@@ -33,7 +34,9 @@ impl LocalRunner {
             return Err(SpawnError::NoSuchFolder(spec.cwd.clone()));
         }
         let name = spec.argv.first().map_or("", String::as_str);
-        start(spec, name).map_err(|source| SpawnError::Start {
+        let confined = spec.policy.as_deref().map(|policy| Confined::prepare(policy, &spec.cwd)).transpose();
+        let confined = confined.map_err(SpawnError::Policy)?;
+        start(spec, name, confined).map_err(|source| SpawnError::Start {
             program: name.to_owned(),
             cwd: spec.cwd.clone(),
             source,
@@ -42,7 +45,7 @@ impl LocalRunner {
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-fn start(spec: &CommandSpec, name: &str) -> io::Result<Child> {
+fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>) -> io::Result<Child> {
     let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
     let (reader, writer) = io::pipe()?;
@@ -51,7 +54,7 @@ fn start(spec: &CommandSpec, name: &str) -> io::Result<Child> {
     command.current_dir(&spec.cwd).env_clear().envs(&spec.env);
     command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
     command.stdout(writer.try_clone()?).stderr(writer);
-    os::prepare(&mut command, spec.umask);
+    os::prepare(&mut command, spec.umask, confined);
     let mut inner = command.spawn()?;
     // The command holds writing ends of the pipe; while it lives the output would never end.
     drop(command);

@@ -10,22 +10,38 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
 
+use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
 
 /// Puts the command into a session of its own: no terminal to ask passwords on, and a group that can be ended whole.
 #[allow(unsafe_code)]
-pub(crate) fn prepare(command: &mut Command, umask: Option<u32>) {
+pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Option<Confined>) {
     let umask = umask.and_then(|mask| rustix::fs::RawMode::try_from(mask & 0o777).ok());
-    // SAFETY: the closure runs between fork and exec and only makes the system calls setsid and umask, both of which
-    // are async-signal-safe; it allocates nothing and takes no lock.
+    let mut confined = confined;
+    // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, and those that enter
+    // what was made ready before the fork. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
             }
-            Ok(())
+            enter(confined.as_mut())
         });
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn enter(confined: Option<&mut Confined>) -> io::Result<()> {
+    confined.map_or(Ok(()), Confined::enter)
+}
+
+/// Nothing can be made ready on this system, so there is nothing to enter.
+#[cfg(not(target_os = "linux"))]
+fn enter(confined: Option<&mut Confined>) -> io::Result<()> {
+    match confined {
+        None => Ok(()),
+        Some(never) => match *never {},
     }
 }
 

@@ -16,6 +16,7 @@ use windows_sys::Win32::System::JobObjects::{
 };
 use windows_sys::Win32::System::Threading::{CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, GetProcessTimes};
 
+use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
 
 /// Chunks of output that wait for their reader.
@@ -24,7 +25,7 @@ const CHUNKS_WAITING_MAX: usize = 4;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// No console window, and no console that could be asked for a password.
-pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>) {
+pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>, _confined: Option<Confined>) {
     command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
 }
 

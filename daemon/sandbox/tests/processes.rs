@@ -21,6 +21,7 @@ fn spec(command: &str) -> CommandSpec {
         env: BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]),
         stdin: false,
         umask: None,
+        policy: None,
     }
 }
 

@@ -1,0 +1,104 @@
+//! Linux: Landlock for files, signals and abstract sockets, a mount namespace where one can be had, seccomp for the
+//! network, and for root a short list of capabilities.
+//!
+//! Everything is built before the fork. Between fork and exec only system calls are made: no memory is taken, no lock.
+
+mod capabilities;
+mod files;
+mod mounts;
+mod network;
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::confine::Strength;
+use crate::policy::{Network, Policy};
+
+/// Oldest version of Landlock's interface that is used: earlier ones let files be truncated anywhere (Linux 6.2).
+const LANDLOCK_MIN: u32 = 3;
+
+/// A policy made ready for one process.
+#[derive(Debug)]
+pub(crate) struct Confined {
+    rules: OwnedFd,
+    mounts: Option<mounts::Mounts>,
+    filter: Option<seccompiler::BpfProgram>,
+    cwd: CString,
+}
+
+impl Confined {
+    /// Opens what the policy names and builds what the child will enter.
+    pub(crate) fn prepare(policy: &Policy, cwd: &Path) -> io::Result<Self> {
+        let namespace = if policy.without_namespaces { None } else { namespace() };
+        let filter = match policy.network {
+            Network::Allow => None,
+            Network::Deny => Some(network::filter()?),
+        };
+        Ok(Self {
+            rules: files::ruleset(policy, namespace.is_some())?,
+            mounts: namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?,
+            filter,
+            cwd: c_path(cwd)?,
+        })
+    }
+
+    /// Gives up what the policy does not allow, for good. Called in the child; makes system calls only.
+    pub(crate) fn enter(&mut self) -> io::Result<()> {
+        if let Some(mounts) = &mut self.mounts {
+            mounts.enter()?;
+            // Again: the folder this process stands in may lie below what was just mounted.
+            rustix::process::chdir(self.cwd.as_c_str())?;
+        }
+        capabilities::give_up();
+        rustix::thread::set_no_new_privs(true)?;
+        restrict(&self.rules)?;
+        if let Some(filter) = &self.filter {
+            seccompiler::apply_filter(filter).map_err(|_| io::Error::last_os_error())?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts the calling thread under the rules.
+#[allow(unsafe_code)]
+fn restrict(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the system call takes a descriptor, which lives as long as the borrow, and a number.
+    let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The version of Landlock's interface; 0 when the kernel has none or it is off.
+#[allow(unsafe_code)]
+fn landlock_version() -> u32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the system call reads no memory and only returns a number.
+    let version = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION)
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// The kind of namespace that can be had here; found out once.
+fn namespace() -> Option<mounts::Namespace> {
+    static FOUND: OnceLock<Option<mounts::Namespace>> = OnceLock::new();
+    *FOUND.get_or_init(mounts::probe)
+}
+
+/// What this kernel can hold.
+pub(crate) fn strength() -> Strength {
+    match landlock_version() {
+        0 => Strength::None("the kernel has no Landlock, or it is turned off".to_owned()),
+        old if old < LANDLOCK_MIN => Strength::None(format!(
+            "the kernel's Landlock is of version {old}, {LANDLOCK_MIN} is needed (Linux 6.2)"
+        )),
+        landlock => Strength::Enforced { landlock, namespaces: namespace().is_some() },
+    }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}

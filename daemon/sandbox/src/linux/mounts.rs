@@ -1,0 +1,197 @@
+//! A mount namespace of the command's own: all is read-only but what may be written, what is fixed is read-only in
+//! that, and what is hidden or out of reach is covered. Landlock then forbids any further mounting.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::thread::UnshareFlags;
+
+use super::c_path;
+use crate::policy::{Policy, holds, within};
+
+/// Why a probe ends when all went well: nothing is to be run.
+const PROBED: i32 = libc::ECANCELED;
+
+/// How a namespace can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Namespace {
+    /// By right: this user may mount.
+    Plain,
+    /// Within a user namespace.
+    User,
+}
+
+/// What the child does to its view of the files.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    namespace: Namespace,
+    /// Lines of `/proc/self/uid_map` and `gid_map`: this user and group, as they are.
+    maps: [CString; 2],
+    /// Folders and files that stay writable.
+    write: Vec<CString>,
+    /// The same, held open while everything else becomes read-only; room for all.
+    trees: Vec<Option<OwnedFd>>,
+    /// Folders that can not be moved away, with what is fixed in them.
+    pinned: Vec<CString>,
+    fixed: Vec<CString>,
+    covered_folders: Vec<CString>,
+    covered_files: Vec<CString>,
+}
+
+impl Mounts {
+    /// Looks at what is there, so that the child only has to act.
+    pub(super) fn plan(policy: &Policy, namespace: Namespace) -> io::Result<Self> {
+        let paths = |list: &[&Path]| list.iter().map(|path| c_path(path)).collect::<io::Result<Vec<CString>>>();
+        let mut write: Vec<&Path> = policy.write.iter().map(AsRef::as_ref).collect();
+        write.push(Path::new("/dev/shm"));
+        write.retain(|path| path.exists());
+        let fixed: Vec<&Path> = policy.fixed.iter().map(AsRef::as_ref).filter(|path: &&Path| path.exists()).collect();
+        // A folder can be moved with what is fixed in it, unless something is mounted on it too.
+        let mut pinned: Vec<&Path> = fixed
+            .iter()
+            .flat_map(|path| path.ancestors().skip(1))
+            .filter(|folder| within(folder, &policy.write) && !policy.write.iter().any(|root| root == folder))
+            .collect();
+        pinned.sort_unstable();
+        pinned.dedup();
+        let in_use = |path: &Path| holds(path, &policy.write) || holds(path, &policy.shown);
+        let covered = policy.hidden.iter().chain(&policy.sockets).map(AsRef::as_ref);
+        let covered: Vec<&Path> = covered.filter(|path: &&Path| path.exists() && !in_use(path)).collect();
+        let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.into_iter().partition(|path| path.is_dir());
+        let write = paths(&write)?;
+        let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let map = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
+        Ok(Self {
+            namespace,
+            maps: [map(user)?, map(group)?],
+            trees: write.iter().map(|_| None).collect(),
+            write,
+            pinned: paths(&pinned)?,
+            fixed: paths(&fixed)?,
+            covered_folders: paths(&folders)?,
+            covered_files: paths(&files)?,
+        })
+    }
+
+    /// Makes the namespace and everything in it. System calls only.
+    pub(super) fn enter(&mut self) -> io::Result<()> {
+        self.separate()?;
+        let all = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change(c"/", all)?;
+        let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        for (path, tree) in self.write.iter().zip(&mut self.trees) {
+            *tree = gone_is_fine(rustix::mount::open_tree(CWD, path.as_c_str(), clone))?;
+        }
+        read_only(c"/", true)?;
+        for (path, tree) in self.write.iter().zip(&mut self.trees) {
+            if let Some(tree) = tree.take() {
+                let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                rustix::mount::move_mount(tree, c"", CWD, path.as_c_str(), flags)?;
+            }
+        }
+        for path in &self.pinned {
+            gone_is_fine(rustix::mount::mount_bind_recursive(path.as_c_str(), path.as_c_str()))?;
+        }
+        for path in &self.fixed {
+            if gone_is_fine(rustix::mount::mount_bind(path.as_c_str(), path.as_c_str()))?.is_some() {
+                read_only(path, false)?;
+            }
+        }
+        let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        for path in &self.covered_folders {
+            gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, c"size=4k,mode=0555"))?;
+        }
+        for path in &self.covered_files {
+            gone_is_fine(rustix::mount::mount_bind(c"/dev/null", path.as_c_str()))?;
+        }
+        Ok(())
+    }
+
+    #[allow(unsafe_code)]
+    fn separate(&self) -> io::Result<()> {
+        let flags = match self.namespace {
+            Namespace::Plain => UnshareFlags::NEWNS,
+            Namespace::User => UnshareFlags::NEWUSER | UnshareFlags::NEWNS,
+        };
+        // SAFETY: neither flag takes file descriptors from another thread, and the child has one thread only.
+        unsafe { rustix::thread::unshare_unsafe(flags)? };
+        if self.namespace == Namespace::User {
+            put(c"/proc/self/setgroups", c"deny")?;
+            put(c"/proc/self/uid_map", &self.maps[0])?;
+            put(c"/proc/self/gid_map", &self.maps[1])?;
+        }
+        Ok(())
+    }
+}
+
+/// What is not there any more needs no cover.
+fn gone_is_fine<T>(result: rustix::io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn put(file: &CStr, text: &CStr) -> io::Result<()> {
+    let file = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, text.to_bytes())?;
+    Ok(())
+}
+
+/// Makes a mount read-only, or with `all` every one below it too; its other attributes stay.
+#[allow(unsafe_code)]
+fn read_only(path: &CStr, all: bool) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = if all { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a C string and the attributes a structure of the size given; both outlive the call, which
+    // only reads them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The kind of namespace that can be had, tried out in children that never run anything.
+pub(super) fn probe() -> Option<Namespace> {
+    [Namespace::Plain, Namespace::User].into_iter().find(|namespace| works(*namespace))
+}
+
+#[allow(unsafe_code)]
+#[allow(clippy::disallowed_methods, reason = "this is the crate that starts processes")]
+fn works(namespace: Namespace) -> bool {
+    use std::os::unix::process::CommandExt;
+    let folder = std::env::temp_dir();
+    let policy = Policy { write: vec![folder.clone()], fixed: vec![folder], ..Policy::default() };
+    let Ok(mut mounts) = Mounts::plan(&policy, namespace) else { return false };
+    let mut command = std::process::Command::new("/");
+    // SAFETY: the closure runs between fork and exec and makes system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            mounts.enter()?;
+            Err(io::Error::from_raw_os_error(PROBED))
+        });
+    }
+    match command.spawn() {
+        Err(error) if error.raw_os_error() == Some(PROBED) => true,
+        Err(error) => {
+            tracing::debug!(?namespace, %error, "no mount namespace of this kind");
+            false
+        }
+        Ok(mut child) => {
+            child.wait().ok();
+            false
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether policies are really held here: a child tries what it must not.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use crate::confine::{self, Strength};
+use crate::policy::Policy;
+use crate::process::CommandSpec;
+use crate::runner::LocalRunner;
+
+/// How long the child may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What a command is held to on this machine. A throw-away child tries to write outside its folder and to read what is
+/// hidden; if it succeeds at either, or can not do what it may, nothing is claimed.
+pub async fn self_test() -> Strength {
+    let strength = confine::strength();
+    if !strength.enforced() {
+        return strength;
+    }
+    match tried().await {
+        Ok(None) => strength,
+        Ok(Some(fault)) => Strength::None(fault.to_owned()),
+        Err(error) => Strength::None(format!("the self-test could not run: {error}")),
+    }
+}
+
+/// What was not held.
+async fn tried() -> io::Result<Option<&'static str>> {
+    let stage = tempfile::Builder::new().prefix("mcode-self-test-").tempdir()?;
+    let root = stage.path().canonicalize()?;
+    for name in ["in", "out", "hidden"] {
+        std::fs::create_dir(root.join(name))?;
+    }
+    let policy =
+        Policy { write: vec![root.join("in")], hidden: vec![root.join("hidden")], temp: root.join("in"), ..Policy::default() };
+    let tries = "echo x > in/a; ln -s ../out in/l; (echo x > out/a; echo x > in/l/b; mkdir hidden/c) 2>/dev/null; \
+                 if cat hidden/* hidden/. >/dev/null 2>&1; then echo x > in/read; fi; echo x > in/end";
+    std::fs::File::create(root.join("hidden/secret"))?;
+    let spec = CommandSpec {
+        argv: ["/bin/sh", "-c", tries].map(str::to_owned).to_vec(),
+        cwd: root.clone(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        stdin: false,
+        umask: None,
+        policy: Some(std::sync::Arc::new(policy)),
+    };
+    let mut child = LocalRunner.spawn(&spec).map_err(io::Error::other)?;
+    tokio::time::timeout(TIME_MAX, child.wait()).await.map_err(io::Error::other)??;
+    let there = |name: &str| root.join(name).exists();
+    Ok(if !there("in/a") || !there("in/end") {
+        Some("a sandboxed command could not write where it may")
+    } else if there("out/a") || there("out/b") || there("hidden/c") {
+        Some("a sandboxed command could write where it must not")
+    } else if there("in/read") {
+        Some("a sandboxed command could read what is hidden")
+    } else {
+        None
+    })
+}

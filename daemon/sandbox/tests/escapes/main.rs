@@ -1,0 +1,80 @@
+//! Ways out of the sandbox, each really tried: bare, where it must do its harm (so that the try is a real one), and
+//! sandboxed, where it must not.
+//!
+//! What needs mount namespaces is tried with them only where this machine has them; the rest is tried both with them
+//! and with Landlock alone.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod files;
+mod stage;
+mod system;
+mod work;
+
+use mcode_sandbox::{Network, Strength, self_test};
+
+use stage::{Held, Stage, Try};
+
+/// Runs every try of a table, and tells all that were not as they should be.
+async fn all(table: &[Try]) {
+    let Strength::Enforced { namespaces, .. } = self_test().await else {
+        panic!("this kernel can not hold a sandbox: {}", self_test().await)
+    };
+    let mut faults = Vec::new();
+    for attempt in table {
+        let bare = Stage::new().attempt(attempt, None).await;
+        if !bare.harmed {
+            faults.push(format!("{}: does no harm even without a sandbox: {}", attempt.name, bare.output));
+        }
+        for alone in [false, true] {
+            let stage = Stage::new();
+            let mut policy = stage.policy();
+            policy.without_namespaces = alone;
+            policy.network = if attempt.offline { Network::Deny } else { Network::Allow };
+            if attempt.held == Held::WithNamespaces && (alone || !namespaces) {
+                continue;
+            }
+            let found = stage.attempt(attempt, Some(policy)).await;
+            if found.harmed {
+                faults.push(format!("{} (Landlock alone: {alone}): NOT HELD: {}", attempt.name, found.output));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "of {} tries:\n{}", table.len(), faults.join("\n"));
+}
+
+#[tokio::test]
+async fn nothing_is_written_outside() {
+    all(files::WRITES).await;
+}
+
+#[tokio::test]
+async fn nothing_hidden_is_read() {
+    all(files::READS).await;
+}
+
+#[tokio::test]
+async fn nothing_fixed_is_changed() {
+    all(files::FIXED).await;
+}
+
+#[tokio::test]
+async fn no_other_process_is_touched() {
+    all(system::PROCESSES).await;
+}
+
+#[tokio::test]
+async fn there_is_no_network_when_it_is_denied() {
+    all(system::NETWORK).await;
+}
+
+#[test]
+fn the_table_is_as_long_as_it_is_said_to_be() {
+    let tables = [files::WRITES, files::READS, files::FIXED, system::PROCESSES, system::NETWORK];
+    let mut names: Vec<&str> = tables.iter().flat_map(|table| table.iter().map(|attempt| attempt.name)).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count, "two tries have one name");
+    assert!(count >= 60, "{count} tries");
+}

@@ -1,0 +1,232 @@
+//! A place to break out of, and how harm is seen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use mcode_sandbox::{CommandSpec, LocalRunner, Network, Policy};
+
+/// What no sandboxed command may print.
+pub const SECRET: &str = "s3cr3t-of-the-user";
+/// What a command prints when it did what it must not.
+const BROKEN: &str = "BROKEN";
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What holds a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Landlock and seccomp, whether or not there are namespaces.
+    Always,
+    /// Only a mount namespace.
+    WithNamespaces,
+}
+
+/// One way out.
+#[derive(Debug)]
+pub struct Try {
+    pub name: &'static str,
+    pub held: Held,
+    /// With the network denied.
+    pub offline: bool,
+    pub shell: Script,
+}
+
+#[derive(Debug)]
+pub enum Script {
+    Shell(&'static str),
+    Python(&'static str),
+}
+
+/// What came of it.
+pub struct Outcome {
+    pub harmed: bool,
+    pub output: String,
+}
+
+/// The interpreter itself, past any wrapper of a version manager.
+static PYTHON: LazyLock<String> = LazyLock::new(|| {
+    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    String::from_utf8(output.expect("python3 is needed").stdout).unwrap().trim().to_owned()
+});
+
+/// `w` is writable, `out` is not, `hid` can not be read; sockets and a process are there to be reached.
+pub struct Stage {
+    _kept: tempfile::TempDir,
+    root: PathBuf,
+    outsider: Child,
+    tcp: TcpListener,
+    udp: UdpSocket,
+    sockets: Vec<UnixListener>,
+    abstract_name: String,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.outsider.kill().ok();
+        self.outsider.wait().ok();
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let kept = tempfile::Builder::new().prefix("mcode-escape-").tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        for folder in ["w/.git/hooks", "w/.git/objects", "w/.mcode", "w/tmp", "out/dir", "hid", "run"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for (name, content) in [
+            ("w/mine", "mine"),
+            ("w/.git/HEAD", "ref: refs/heads/main\n"),
+            ("w/.git/config", "[core]\n\tbare = false\n"),
+            ("w/.git/hooks/pre-commit", "#!/bin/sh\n"),
+            ("w/.mcode/config.toml", "model = \"a/b\"\n"),
+            ("out/file", "of the user\n"),
+            ("out/dir/below", "of the user\n"),
+            ("hid/secret", SECRET),
+        ] {
+            std::fs::write(root.join(name), content).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("hid/secret"), root.join("out/link")).unwrap();
+        let outsider = Command::new("sleep").arg("600").env("OUTSIDER", SECRET).stdin(Stdio::null()).spawn().unwrap();
+        let abstract_name = format!("mcode-escape-{}", outsider.id());
+        let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        let sockets = vec![
+            UnixListener::bind(root.join("run/d.sock")).unwrap(),
+            UnixListener::bind_addr(&address).unwrap(),
+        ];
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_nonblocking(true).unwrap();
+        Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub fn policy(&self) -> Policy {
+        Policy {
+            write: vec![self.path("w")],
+            hidden: vec![self.path("hid")],
+            shown: Vec::new(),
+            fixed: ["w/.git/hooks", "w/.git/config", "w/.mcode"].map(|name| self.path(name)).to_vec(),
+            sockets: vec![self.path("run/d.sock")],
+            network: Network::Allow,
+            temp: self.path("w/tmp"),
+            without_namespaces: false,
+        }
+    }
+
+    pub fn spec(&self, argv: Vec<String>, policy: Option<Policy>) -> CommandSpec {
+        let path = |name: &str| self.path(name).display().to_string();
+        let env = BTreeMap::from([
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
+            ("W", path("w")),
+            ("OUT", path("out")),
+            ("HID", path("hid")),
+            ("SOCK", path("run/d.sock")),
+            ("TMPDIR", path("w/tmp")),
+            ("ABSTRACT", self.abstract_name.clone()),
+            ("OUTSIDER", self.outsider.id().to_string()),
+            ("DAEMON", std::process::id().to_string()),
+            ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
+            ("UDP", self.udp.local_addr().unwrap().port().to_string()),
+            ("PYTHON", PYTHON.clone()),
+        ]);
+        CommandSpec {
+            argv,
+            cwd: self.path("w"),
+            env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            stdin: false,
+            umask: Some(0o022),
+            policy: policy.map(Arc::new),
+        }
+    }
+
+    /// Runs a command to its end.
+    pub async fn output(&self, argv: Vec<String>, policy: Option<Policy>) -> (String, Option<i32>) {
+        let mut child = LocalRunner.spawn(&self.spec(argv, policy)).unwrap_or_else(|error| panic!("{error:?}"));
+        let mut output = child.take_output().unwrap();
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 65_536]);
+        let read = async {
+            loop {
+                match output.read(&mut buffer).await.unwrap() {
+                    0 => break child.wait().await.unwrap().code,
+                    count => bytes.extend_from_slice(&buffer[..count]),
+                }
+            }
+        };
+        let code = tokio::time::timeout(TIME_MAX, read).await.expect("the command did not end");
+        (String::from_utf8_lossy(&bytes).into_owned(), code)
+    }
+
+    pub async fn shell(&self, script: &str, policy: Option<Policy>) -> (String, Option<i32>) {
+        self.output(["/bin/sh", "-c", script].map(str::to_owned).to_vec(), policy).await
+    }
+
+    /// Tries it, and looks for harm: outside, in what is fixed, in the process that is not ours, or in what it says.
+    pub async fn attempt(mut self, attempt: &Try, policy: Option<Policy>) -> Outcome {
+        let before = self.seen();
+        let argv = match attempt.shell {
+            Script::Shell(script) => vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
+            Script::Python(script) => {
+                vec![PYTHON.clone(), "-Bc".to_owned(), format!("{PRELUDE}{script}")]
+            }
+        };
+        let (mut output, code) = self.output(argv, policy).await;
+        let after = self.seen();
+        if before != after {
+            write!(output, "\nCHANGED\n{before}\nTO\n{after}").unwrap();
+        }
+        write!(output, "\n(exit {code:?})").unwrap();
+        let ended = self.outsider.try_wait().unwrap().is_some();
+        let heard = self.udp.recv(&mut [0; 64]).is_ok();
+        let said = output.contains(SECRET) || output.contains(BROKEN);
+        assert_eq!(self.sockets.len(), 2);
+        Outcome { harmed: before != after || ended || heard || said, output }
+    }
+
+    /// Everything that must stay as it is.
+    fn seen(&self) -> String {
+        let mut seen = String::new();
+        for name in ["out", "hid", "w/.git/hooks", "w/.git/config", "w/.mcode"] {
+            look(&self.path(name), &mut seen);
+        }
+        seen
+    }
+}
+
+fn look(path: &Path, seen: &mut String) {
+    let Ok(found) = path.symlink_metadata() else {
+        writeln!(seen, "{} is gone", path.display()).unwrap();
+        return;
+    };
+    let content = if found.is_file() { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let content = content.replace(SECRET, "(the secret)");
+    let links = if found.is_file() { found.nlink() } else { 0 };
+    let (mode, owner, time) = (found.mode(), (found.uid(), found.gid()), found.mtime());
+    let time = if found.is_file() { time } else { 0 };
+    writeln!(seen, "{} {mode:o} {owner:?} {links} {time} {content:?}", path.display()).unwrap();
+    if found.is_dir() {
+        let mut names: Vec<PathBuf> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names.iter().for_each(|path| look(path, seen));
+    }
+}
+
+/// What the Python tries begin with. A failed call ends a try as an error of the shell would.
+const PRELUDE: &str = "
+import os, sys, ctypes, socket, signal
+W, OUT, HID, SOCK = (os.environ[n] for n in ('W', 'OUT', 'HID', 'SOCK'))
+OUTSIDER, DAEMON = int(os.environ['OUTSIDER']), int(os.environ['DAEMON'])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+libc.ptrace.restype = ctypes.c_long
+";
