@@ -14,7 +14,7 @@ const fn namespaces(attempt: Try) -> Try {
     Try { held: Held::WithNamespaces, ..attempt }
 }
 
-pub const WRITES: &[Try] = &[
+pub(crate) const WRITES: &[Try] = &[
     shell("write a new file", "echo x > $OUT/new"),
     shell("append", "echo x >> $OUT/file"),
     shell("overwrite by a copy", "cp mine $OUT/file"),
@@ -45,10 +45,10 @@ pub const WRITES: &[Try] = &[
     python("a file without a name, then linked", "
 f = os.open(OUT, os.O_TMPFILE | os.O_WRONLY)
 os.write(f, b'x')
-os.link('/proc/self/fd/%d' % f, OUT + '/new', follow_symlinks=True)"),
+if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)"),
     python("a file without a name of the project, linked out", "
 f = os.open(W, os.O_TMPFILE | os.O_WRONLY)
-os.link('/proc/self/fd/%d' % f, OUT + '/new', follow_symlinks=True)"),
+if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)"),
     python("from a descriptor of a folder", "
 f = os.open(OUT, os.O_PATH)
 g = os.open('new', os.O_WRONLY | os.O_CREAT, dir_fd=f)"),
@@ -75,7 +75,7 @@ os.chroot(OUT); os.chdir('/'); open('/new', 'w').write('x')"),
     namespaces(python("chmod by descriptor", "os.chmod('/proc/self/fd/%d' % os.open(OUT + '/file', os.O_RDONLY), 0o777)")),
 ];
 
-pub const READS: &[Try] = &[
+pub(crate) const READS: &[Try] = &[
     shell("cat", "cat $HID/secret"),
     shell("a redirection", "read line < $HID/secret; echo $line; while read a; do echo $a; done < $HID/secret"),
     shell("grep a tree", "grep -r . $HID"),
@@ -105,7 +105,7 @@ f = os.open(HID + '/secret', os.O_RDONLY)
 os.sendfile(1, f, 0, 100)"),
 ];
 
-pub const FIXED: &[Try] = &[
+pub(crate) const FIXED: &[Try] = &[
     namespaces(shell("plant a hook", "echo x > .git/hooks/post-checkout")),
     namespaces(shell("change a hook", "echo x >> .git/hooks/pre-commit")),
     namespaces(shell("make a hook executable", "chmod +x .git/hooks/pre-commit")),

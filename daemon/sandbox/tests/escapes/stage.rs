@@ -14,14 +14,14 @@ use std::time::Duration;
 use mcode_sandbox::{CommandSpec, LocalRunner, Network, Policy};
 
 /// What no sandboxed command may print.
-pub const SECRET: &str = "s3cr3t-of-the-user";
+pub(crate) const SECRET: &str = "s3cr3t-of-the-user";
 /// What a command prints when it did what it must not.
 const BROKEN: &str = "BROKEN";
 const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What holds a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub(crate) enum Held {
     /// Landlock and seccomp, whether or not there are namespaces.
     Always,
     /// Only a mount namespace.
@@ -30,24 +30,24 @@ pub enum Held {
 
 /// One way out.
 #[derive(Debug)]
-pub struct Try {
-    pub name: &'static str,
-    pub held: Held,
+pub(crate) struct Try {
+    pub(crate) name: &'static str,
+    pub(crate) held: Held,
     /// With the network denied.
-    pub offline: bool,
-    pub shell: Script,
+    pub(crate) offline: bool,
+    pub(crate) shell: Script,
 }
 
 #[derive(Debug)]
-pub enum Script {
+pub(crate) enum Script {
     Shell(&'static str),
     Python(&'static str),
 }
 
 /// What came of it.
-pub struct Outcome {
-    pub harmed: bool,
-    pub output: String,
+pub(crate) struct Outcome {
+    pub(crate) harmed: bool,
+    pub(crate) output: String,
 }
 
 /// The interpreter itself, past any wrapper of a version manager.
@@ -57,7 +57,7 @@ static PYTHON: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// `w` is writable, `out` is not, `hid` can not be read; sockets and a process are there to be reached.
-pub struct Stage {
+pub(crate) struct Stage {
     _kept: tempfile::TempDir,
     root: PathBuf,
     outsider: Child,
@@ -75,10 +75,10 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let kept = tempfile::Builder::new().prefix("mcode-escape-").tempdir().unwrap();
         let root = kept.path().canonicalize().unwrap();
-        for folder in ["w/.git/hooks", "w/.git/objects", "w/.mcode", "w/tmp", "out/dir", "hid", "run"] {
+        for folder in ["w/.git/hooks", "w/.git/objects", "w/.git/refs/heads", "w/.mcode", "w/tmp", "out/dir", "hid", "run"] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         for (name, content) in [
@@ -107,11 +107,11 @@ impl Stage {
         Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    pub fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self) -> Policy {
         Policy {
             write: vec![self.path("w")],
             hidden: vec![self.path("hid")],
@@ -124,7 +124,7 @@ impl Stage {
         }
     }
 
-    pub fn spec(&self, argv: Vec<String>, policy: Option<Policy>) -> CommandSpec {
+    pub(crate) fn spec(&self, argv: Vec<String>, policy: Option<Policy>) -> CommandSpec {
         let path = |name: &str| self.path(name).display().to_string();
         let env = BTreeMap::from([
             ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
@@ -151,7 +151,7 @@ impl Stage {
     }
 
     /// Runs a command to its end.
-    pub async fn output(&self, argv: Vec<String>, policy: Option<Policy>) -> (String, Option<i32>) {
+    pub(crate) async fn output(&self, argv: Vec<String>, policy: Option<Policy>) -> (String, Option<i32>) {
         let mut child = LocalRunner.spawn(&self.spec(argv, policy)).unwrap_or_else(|error| panic!("{error:?}"));
         let mut output = child.take_output().unwrap();
         let (mut bytes, mut buffer) = (Vec::new(), vec![0; 65_536]);
@@ -167,12 +167,12 @@ impl Stage {
         (String::from_utf8_lossy(&bytes).into_owned(), code)
     }
 
-    pub async fn shell(&self, script: &str, policy: Option<Policy>) -> (String, Option<i32>) {
+    pub(crate) async fn shell(&self, script: &str, policy: Option<Policy>) -> (String, Option<i32>) {
         self.output(["/bin/sh", "-c", script].map(str::to_owned).to_vec(), policy).await
     }
 
     /// Tries it, and looks for harm: outside, in what is fixed, in the process that is not ours, or in what it says.
-    pub async fn attempt(mut self, attempt: &Try, policy: Option<Policy>) -> Outcome {
+    pub(crate) async fn attempt(mut self, attempt: &Try, policy: Option<Policy>) -> Outcome {
         let before = self.seen();
         let argv = match attempt.shell {
             Script::Shell(script) => vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
