@@ -3,9 +3,9 @@
 use std::fmt;
 
 #[cfg(target_os = "linux")]
-pub(crate) use crate::linux::{Confined, strength};
+pub(crate) use crate::linux::{Confined, Pids, strength};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use elsewhere::{Confined, strength};
+pub(crate) use elsewhere::{Confined, Pids, strength};
 
 /// What this machine can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,11 @@ pub enum Strength {
         /// Whether mount namespaces can be had too: without them, what is fixed can be written, sockets can be
         /// reached, and modes and owners of one's own files elsewhere can be changed.
         namespaces: bool,
+        /// Whether the number of a command's own processes can be held: by a control group or, for users other than
+        /// root, by a user namespace.
+        processes: bool,
+        /// What is not held, one sentence each, with what is missing for it.
+        lacks: Vec<String>,
     },
     /// Nothing is held, and why.
     None(String),
@@ -28,14 +33,24 @@ impl Strength {
     pub fn enforced(&self) -> bool {
         matches!(self, Self::Enforced { .. })
     }
+
+    /// What is not held, one sentence each.
+    #[must_use]
+    pub fn lacks(&self) -> Vec<String> {
+        match self {
+            Self::Enforced { lacks, .. } => lacks.clone(),
+            Self::None(reason) => vec![format!("commands are not held to anything: {reason}")],
+        }
+    }
 }
 
 impl fmt::Display for Strength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Enforced { landlock, namespaces } => {
+            Self::Enforced { landlock, namespaces, processes, .. } => {
                 let namespaces = if *namespaces { "+namespaces" } else { "" };
-                write!(f, "landlock-{landlock}{namespaces}+seccomp")
+                let processes = if *processes { "+processes" } else { "" };
+                write!(f, "landlock-{landlock}{namespaces}{processes}+seccomp")
             }
             Self::None(reason) => write!(f, "none:{reason}"),
         }
@@ -54,13 +69,23 @@ mod elsewhere {
     #[derive(Debug)]
     pub(crate) enum Confined {}
 
+    /// Never made: there are no control groups here.
+    #[derive(Debug)]
+    pub(crate) enum Pids {}
+
     impl Confined {
-        pub(crate) fn prepare(_policy: &Policy, _cwd: &Path) -> io::Result<Self> {
+        pub(crate) fn prepare(_policy: &Policy, _cwd: &Path) -> io::Result<(Self, Option<Pids>)> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "commands can not be sandboxed on this system yet"))
         }
     }
 
+    /// A job object ends a command with all it started; it holds nothing back.
+    #[cfg(windows)]
+    const REASON: &str = "on Windows a command is ended with all it started, but may touch whatever its user may";
+    #[cfg(not(windows))]
+    const REASON: &str = "commands can not be sandboxed on this system yet";
+
     pub(crate) fn strength() -> Strength {
-        Strength::None("commands can not be sandboxed on this system yet".to_owned())
+        Strength::None(REASON.to_owned())
     }
 }

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::policy::{Network, Policy};
+use crate::git;
+use crate::policy::{FILE_BYTES_MIN, Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
-const HIDDEN: [&str; 17] = [
+const HIDDEN: [&str; 35] = [
     ".ssh",
     ".aws",
     ".azure",
@@ -26,6 +27,24 @@ const HIDDEN: [&str; 17] = [
     ".local/share/keyrings",
     ".local/share/mcode",
     ".local/state/mcode",
+    ".config/gh",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".npmrc",
+    ".pypirc",
+    ".vault-token",
+    ".terraform.d",
+    ".boto",
+    ".s3cfg",
+    ".thunderbird",
+    ".bash_history",
+    ".zsh_history",
+    ".psql_history",
+    ".mysql_history",
 ];
 
 /// Of the whole machine, for those who could read them.
@@ -37,6 +56,9 @@ const SHOWN_SSH: [&str; 2] = ["known_hosts", "config"];
 /// Of the home folder: caches of build tools, without which a first build fails.
 const CACHES: [&str; 9] =
     [".cache", ".npm", ".bun/install/cache", "go/pkg", ".gradle", ".m2", ".yarn", ".nuget", ".local/share/pnpm"];
+
+/// Of those: what is run outside the sandbox by git's hooks.
+const CACHES_FIXED: [&str; 1] = [".cache/pre-commit"];
 
 /// In cargo's folder.
 const CACHES_CARGO: [&str; 3] = ["registry", "git", ".package-cache"];
@@ -80,8 +102,6 @@ pub struct Grounds {
     pub private: Vec<PathBuf>,
     /// The daemon's own socket.
     pub socket: Option<PathBuf>,
-    /// The user's number, where users have one.
-    pub user_id: u32,
     /// A private folder for temporary files.
     pub temp: PathBuf,
     /// `[sandbox] network`.
@@ -100,25 +120,30 @@ impl Grounds {
         write.extend(listed.iter().cloned());
         let named = write.clone();
         for root in &named {
-            write.extend(protect(root, home.as_deref(), &mut fixed));
+            write.extend(protect(root, home.as_deref(), &named, &mut fixed));
         }
         write.extend(resolved(self.temp.clone()));
+        fixed.extend(CACHES_FIXED.iter().filter_map(|name| there(home.as_deref()?.join(name))));
         write.extend(self.caches(home.as_deref()));
         // A folder of the user's own choice is neither hidden nor out of reach.
         let chosen = |path: &PathBuf| !named.contains(path);
         let hidden = self.hidden(home.as_deref()).into_iter().filter(chosen).collect();
         let sockets = self.sockets().into_iter().filter(chosen).collect();
-        let shown = home.map(|home| shown(&home.join(".ssh"))).unwrap_or_default();
+        let shown = home.as_deref().map(|home| shown(&home.join(".ssh"))).unwrap_or_default();
         dedup(&mut write);
         fixed.sort();
         fixed.dedup();
+        let mut projects = named.clone();
+        dedup(&mut projects);
         Policy {
+            projects: projects.into_iter().filter(|path| Some(path) != home.as_ref()).collect(),
             write,
             hidden,
             shown,
             fixed,
             sockets,
             network: self.network,
+            quotas: Quotas { file_bytes: file_bytes(&self.temp), ..Quotas::default() },
             temp: self.temp.clone(),
             without_namespaces: false,
         }
@@ -155,7 +180,7 @@ impl Grounds {
     }
 
     fn sockets(&self) -> Vec<PathBuf> {
-        let user = self.user_id;
+        let user = user_id();
         let runtime = PathBuf::from(format!("/run/user/{user}"));
         let of_user = SOCKETS_USER.iter().map(|name| runtime.join(name));
         let tmux = PathBuf::from(format!("/tmp/tmux-{user}"));
@@ -168,46 +193,48 @@ impl Grounds {
 }
 
 /// Adds to `fixed` what may not be written below a writable root; gives what must be writable beside it.
-fn protect(root: &Path, home: Option<&Path>, fixed: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+fn protect(root: &Path, home: Option<&Path>, writable: &[PathBuf], fixed: &mut Vec<PathBuf>) -> Option<PathBuf> {
     fixed.extend(there(root.join(".mcode")));
     if home == Some(root) {
         fixed.extend(STARTUP_FILES.iter().filter_map(|name| there(root.join(name))));
     }
-    let git = root.join(".git");
-    let Ok(kind) = git.symlink_metadata().map(|found| found.file_type()) else { return Vec::new() };
-    if kind.is_dir() {
-        protect_git(&git, fixed);
-        return Vec::new();
-    }
-    let Some(common) = common_dir(&git) else { return Vec::new() };
-    fixed.push(git);
-    protect_git(&common, fixed);
-    vec![common]
+    let pointer = root.join(".git");
+    let kind = pointer.symlink_metadata().ok()?.file_type();
+    let folder = if kind.is_dir() {
+        pointer
+    } else if kind.is_symlink() {
+        // A link that leads outside may have been made by a command, so it opens nothing.
+        pointer.canonicalize().ok().filter(|folder| within(folder, writable))?
+    } else {
+        fixed.push(pointer.clone());
+        git::believed(&pointer).or_else(|| git::named(&pointer).filter(|folder| within(folder, writable)))?
+    };
+    let reach: Vec<PathBuf> = writable.iter().cloned().chain([folder.clone()]).collect();
+    fixed.extend(git::obeyed(&folder, &reach));
+    Some(folder)
 }
 
-/// What git runs or obeys.
-fn protect_git(git: &Path, fixed: &mut Vec<PathBuf>) {
-    let hooks = git.join("hooks");
-    if !hooks.exists() && git.join("HEAD").is_file() {
-        // What is not there can not be fixed; git does as well with an empty folder.
-        std::fs::create_dir(&hooks).ok();
-    }
-    fixed.extend(["hooks", "config", "config.worktree", "commondir"].iter().filter_map(|name| there(git.join(name))));
+/// The user's number, where users have one.
+#[cfg(unix)]
+fn user_id() -> u32 {
+    rustix::process::getuid().as_raw()
 }
 
-/// The repository that a worktree's `.git` file belongs to. The file can be written by anybody who works in the
-/// worktree, so it is believed only when the repository names the worktree in return.
-fn common_dir(git_file: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(git_file).ok()?;
-    let named = text.strip_prefix("gitdir:")?.trim();
-    let own = resolved(git_file.parent()?.join(named))?;
-    let back = std::fs::read_to_string(own.join("gitdir")).ok()?;
-    if resolved(PathBuf::from(back.trim()))? != resolved(git_file.to_path_buf())? {
-        return None;
-    }
-    let worktrees = own.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "worktrees"))?;
-    let common = worktrees.parent()?.to_path_buf();
-    (common.join("HEAD").is_file() && common.join("objects").is_dir()).then_some(common)
+#[cfg(not(unix))]
+fn user_id() -> u32 {
+    0
+}
+
+/// One file may take half of what is free.
+#[cfg(unix)]
+fn file_bytes(folder: &Path) -> u64 {
+    let free = rustix::fs::statvfs(folder).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize));
+    (free / 2).max(FILE_BYTES_MIN)
+}
+
+#[cfg(not(unix))]
+fn file_bytes(_folder: &Path) -> u64 {
+    u64::MAX
 }
 
 fn shown(ssh: &Path) -> Vec<PathBuf> {
@@ -302,14 +329,40 @@ mod tests {
 
     #[test]
     fn a_git_file_is_believed_only_when_the_repository_names_it() {
-        let (_kept, root) = tree(&["home/p/a", "main/.git/HEAD", "main/.git/objects/", "main/.git/worktrees/p/", "tmp/"]);
+        let (_kept, root) =
+            tree(&["home/p/a", "main/.git/HEAD", "main/.git/objects/", "main/.git/worktrees/p/", "tmp/"]);
         let own = root.join("main/.git/worktrees/p");
         std::fs::write(root.join("home/p/.git"), format!("gitdir: {}\n", own.display())).unwrap();
         assert_eq!(grounds(&root).policy().write, ["home/p", "tmp"].map(|name| root.join(name)));
         std::fs::write(own.join("gitdir"), format!("{}\n", root.join("home/p/.git").display())).unwrap();
         let policy = grounds(&root).policy();
         assert_eq!(policy.write, ["home/p", "main/.git", "tmp"].map(|name| root.join(name)));
-        assert!(policy.fixed.contains(&root.join("home/p/.git")) && policy.fixed.contains(&root.join("main/.git/hooks")));
+        assert!(
+            policy.fixed.contains(&root.join("home/p/.git")) && policy.fixed.contains(&root.join("main/.git/hooks"))
+        );
+    }
+
+    #[test]
+    fn unusual_places_of_a_repository() {
+        let (_kept, root) =
+            tree(&["home/p/hooks/", "home/p/real/HEAD", "home/p/real/config", "elsewhere/HEAD", "tmp/"]);
+        let project = root.join("home/p");
+        std::os::unix::fs::symlink("real", project.join(".git")).unwrap();
+        std::os::unix::fs::symlink("../hooks", project.join("real/hooks")).unwrap();
+        let policy = grounds(&root).policy();
+        assert_eq!(policy.fixed, ["hooks", "real/config"].map(|name| project.join(name)));
+        std::fs::remove_file(project.join(".git")).unwrap();
+        std::os::unix::fs::symlink(root.join("elsewhere"), project.join(".git")).unwrap();
+        let policy = grounds(&root).policy();
+        assert_eq!((policy.write, policy.fixed), (vec![project, root.join("tmp")], Vec::new()));
+    }
+
+    #[test]
+    fn repositories_below_are_fixed_too() {
+        let (_kept, root) = tree(&["home/p/vendor/sub/.git/HEAD", "home/p/vendor/sub/.git/config", "tmp/"]);
+        let sub = root.join("home/p/vendor/sub/.git");
+        assert_eq!(grounds(&root).policy().with_repositories().fixed, ["config", "hooks"].map(|name| sub.join(name)));
+        assert!(!root.join("home/p/.git").exists(), "a repository was made");
     }
 
     #[test]

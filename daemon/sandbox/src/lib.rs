@@ -9,15 +9,20 @@
 
 pub mod confine;
 pub mod environment;
+mod git;
 pub mod layout;
 pub mod marked;
 pub mod policy;
 pub mod process;
 pub mod runner;
 pub mod self_test;
+pub mod settings;
 pub mod shell;
 pub mod spool;
+pub mod watch;
 
+#[cfg(target_os = "linux")]
+mod linux;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;
@@ -25,17 +30,17 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 #[cfg(target_os = "linux")]
-mod linux;
-#[cfg(target_os = "linux")]
 mod proc_table;
 
 pub use confine::Strength;
 pub use environment::strip_secrets;
 pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
-pub use policy::{Network, Policy};
+pub use policy::{Network, Policy, Quotas};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
 pub use self_test::self_test;
+pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
 pub use spool::Spool;
+pub use watch::Watch;

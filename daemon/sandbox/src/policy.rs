@@ -4,14 +4,42 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::git::{Repositories, obeyed};
+
 /// Whether a command may use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
     /// As the user himself.
     #[default]
     Allow,
-    /// No sockets but those of this machine's own processes (Unix sockets).
+    /// Nothing but Unix sockets and, where a network namespace can be had, a loopback of the command's own.
     Deny,
+}
+
+/// Most processes and threads of one command.
+pub const PROCESSES_MAX: u32 = 4096;
+/// The same where the kernel only counts all processes of a user together.
+pub const PROCESSES_OF_USER_MAX: u32 = 16_384;
+/// Least size that a file of a command may have, in bytes, however full the disk is.
+pub const FILE_BYTES_MIN: u64 = 1 << 30;
+/// Most bytes that a command may keep in shared memory, where it has one of its own.
+pub const SHARED_BYTES_MAX: u64 = 1 << 30;
+
+/// How much a command may take, with everything it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quotas {
+    /// Processes and threads. Held for the command alone by a cgroup or, for users other than root, by a user
+    /// namespace; else, for users other than root, for all of the user's processes together at
+    /// [`PROCESSES_OF_USER_MAX`].
+    pub processes: u32,
+    /// Bytes of any one file. The sum of all files is not held.
+    pub file_bytes: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self { processes: PROCESSES_MAX, file_bytes: u64::MAX }
+    }
 }
 
 /// What a command, and everything it starts, may touch. All paths are absolute and without symbolic links.
@@ -25,22 +53,56 @@ pub struct Policy {
     pub shown: Vec<PathBuf>,
     /// Files and folders that may not be written though they are below a writable folder.
     pub fixed: Vec<PathBuf>,
+    /// The folders that are worked in, of `write`: those searched for repositories.
+    pub projects: Vec<PathBuf>,
     /// Unix sockets, or folders of such, that may not be reached.
     pub sockets: Vec<PathBuf>,
     /// The network.
     pub network: Network,
     /// The folder for temporary files, one of `write`; the command's `TMPDIR`.
     pub temp: PathBuf,
+    /// How much it may take.
+    pub quotas: Quotas,
     /// Does without mount namespaces even where they can be had: what is fixed, sockets, modes and owners are then not
     /// held. For tests of what the rest holds.
     pub without_namespaces: bool,
 }
 
 impl Policy {
-    /// Whether this path, absolute and resolved, is below a writable folder and not fixed.
+    /// Whether this path, absolute and resolved, is below a writable folder and neither fixed nor hidden.
     #[must_use]
     pub fn may_write(&self, path: &Path) -> bool {
-        within(path, &self.write) && !within(path, &self.fixed)
+        within(path, &self.write) && !within(path, &self.fixed) && self.may_read(path)
+    }
+
+    /// Whether this path, absolute and resolved, is not hidden.
+    #[must_use]
+    pub fn may_read(&self, path: &Path) -> bool {
+        within(path, &self.shown) || !within(path, &self.hidden)
+    }
+
+    /// The same without any folder to write but the one for temporary files.
+    #[must_use]
+    pub fn looking_only(mut self) -> Self {
+        self.write = vec![self.temp.clone()];
+        self.fixed.clear();
+        self
+    }
+
+    /// Fixes what git obeys in the repositories below the folders that are worked in. Looks at the disk, within bounds.
+    #[must_use]
+    pub fn with_repositories(mut self) -> Self {
+        let found = Repositories::below(&self.projects);
+        if !found.complete {
+            tracing::debug!(folders = ?self.projects, "too much to search all of it for repositories");
+        }
+        for folder in &found.folders {
+            self.fixed.extend(obeyed(folder, &self.write));
+        }
+        self.fixed.extend(found.pointers.into_iter().filter(|pointer| !pointer.is_symlink()));
+        self.fixed.sort();
+        self.fixed.dedup();
+        self
     }
 
     /// One line about what is held, for a model whose command may have failed because of it. `shown_max` writable
@@ -53,7 +115,7 @@ impl Policy {
         }
         let network = if self.network == Network::Deny { "; the network is off" } else { "" };
         let fixed = if self.fixed.is_empty() { "" } else { " (not .git/hooks, .git/config and .mcode in them)" };
-        format!("writable are {}{fixed}; temporary files go to $TMPDIR{network}", named.join(", "))
+        format!("writable: {}{fixed}; temporary files go to $TMPDIR{network}", named.join(", "))
     }
 }
 
@@ -79,7 +141,8 @@ mod tests {
             temp: "/t".into(),
             ..Policy::default()
         };
-        for (path, wanted) in [("/w/a", true), ("/wx", false), ("/w/.git/hooks/pre-commit", false), ("/w/.git/x", true)] {
+        for (path, wanted) in [("/w/a", true), ("/wx", false), ("/w/.git/hooks/pre-commit", false), ("/w/.git/x", true)]
+        {
             assert_eq!(policy.may_write(Path::new(path)), wanted, "{path}");
         }
         let summary = policy.summary(1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::process::{ChildStdin, Command};
 use tokio::time::Instant;
 
-use crate::confine::Confined;
+use crate::confine::{Confined, Pids};
 use crate::os::{self, Force, Kin};
 use crate::process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 
@@ -36,7 +36,8 @@ impl LocalRunner {
         let name = spec.argv.first().map_or("", String::as_str);
         let confined = spec.policy.as_deref().map(|policy| Confined::prepare(policy, &spec.cwd)).transpose();
         let confined = confined.map_err(SpawnError::Policy)?;
-        start(spec, name, confined).map_err(|source| SpawnError::Start {
+        let (confined, pids) = confined.unzip();
+        start(spec, name, confined, pids.flatten()).map_err(|source| SpawnError::Start {
             program: name.to_owned(),
             cwd: spec.cwd.clone(),
             source,
@@ -45,7 +46,7 @@ impl LocalRunner {
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>) -> io::Result<Child> {
+fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, pids: Option<Pids>) -> io::Result<Child> {
     let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
     let (reader, writer) = io::pipe()?;
@@ -72,6 +73,7 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>) -> io::Resu
         output: Some(OutputPipe(os::Output::new(reader)?)),
         stdin,
         exit: None,
+        pids,
     })
 }
 
@@ -118,6 +120,9 @@ pub struct Child {
     output: Option<OutputPipe>,
     stdin: Option<ChildStdin>,
     exit: Option<ExitState>,
+    /// Limits how many processes it has; removed with it.
+    #[allow(dead_code, reason = "held for its drop")]
+    pids: Option<Pids>,
 }
 
 impl Child {

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::confine::{self, Strength};
-use crate::policy::Policy;
+use crate::policy::{Network, Policy};
 use crate::process::CommandSpec;
 use crate::runner::LocalRunner;
 
@@ -19,7 +19,8 @@ pub async fn self_test() -> Strength {
     if !strength.enforced() {
         return strength;
     }
-    match tried().await {
+    let namespaces = matches!(strength, Strength::Enforced { namespaces: true, .. });
+    match tried(namespaces).await {
         Ok(None) => strength,
         Ok(Some(fault)) => Strength::None(fault.to_owned()),
         Err(error) => Strength::None(format!("the self-test could not run: {error}")),
@@ -27,17 +28,26 @@ pub async fn self_test() -> Strength {
 }
 
 /// What was not held.
-async fn tried() -> io::Result<Option<&'static str>> {
+async fn tried(namespaces: bool) -> io::Result<Option<&'static str>> {
     let stage = tempfile::Builder::new().prefix("mcode-self-test-").tempdir()?;
     let root = stage.path().canonicalize()?;
     for name in ["in", "out", "hidden"] {
         std::fs::create_dir(root.join(name))?;
     }
-    let policy =
-        Policy { write: vec![root.join("in")], hidden: vec![root.join("hidden")], temp: root.join("in"), ..Policy::default() };
-    let tries = "echo x > in/a; ln -s ../out in/l; (echo x > out/a; echo x > in/l/b; mkdir hidden/c) 2>/dev/null; \
-                 if cat hidden/* hidden/. >/dev/null 2>&1; then echo x > in/read; fi; echo x > in/end";
-    std::fs::File::create(root.join("hidden/secret"))?;
+    let policy = Policy {
+        write: vec![root.join("in")],
+        hidden: vec![root.join("hidden")],
+        fixed: vec![root.join("in/fixed")],
+        network: Network::Deny,
+        temp: root.join("in"),
+        ..Policy::default()
+    };
+    let tries = "echo x > in/a; ln -s ../out in/l; (echo x > out/a; echo x > in/l/b; mkdir hidden/c; echo x > in/fixed) \
+                 2>/dev/null; if cat hidden/secret >/dev/null 2>&1; then echo x > in/read; fi; \
+                 cat /proc/net/dev > in/net; echo x > in/end";
+    for name in ["hidden/secret", "in/fixed"] {
+        std::fs::File::create(root.join(name))?;
+    }
     let spec = CommandSpec {
         argv: ["/bin/sh", "-c", tries].map(str::to_owned).to_vec(),
         cwd: root.clone(),
@@ -55,7 +65,17 @@ async fn tried() -> io::Result<Option<&'static str>> {
         Some("a sandboxed command could write where it must not")
     } else if there("in/read") {
         Some("a sandboxed command could read what is hidden")
+    } else if namespaces && std::fs::metadata(root.join("in/fixed"))?.len() > 0 {
+        Some("a sandboxed command could write what is fixed")
+    } else if namespaces && std::fs::read_to_string(root.join("in/net"))?.lines().skip(2).any(|line| !is_loopback(line))
+    {
+        Some("a sandboxed command had a network though it must not")
     } else {
         None
     })
+}
+
+/// Whether a line of `/proc/net/dev` is about the loopback.
+fn is_loopback(line: &str) -> bool {
+    line.trim_start().starts_with("lo:")
 }

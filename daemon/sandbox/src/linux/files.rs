@@ -1,8 +1,9 @@
 //! Landlock: what may be read and written, and that signals and abstract sockets stay among a command's own.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::fs::{Mode, OFlags};
 
 use crate::policy::{Policy, holds, within};
 
@@ -19,9 +21,8 @@ const RIGHTS: ABI = ABI::V5;
 /// be read.
 const ENTRIES_MAX: usize = 8192;
 /// Devices that may be used. Disks and memory may not, whoever asks.
-const DEVICES: [&str; 13] = [
-    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "kvm", "dri", "kfd", "nvidiactl",
-];
+const DEVICES: [&str; 13] =
+    ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "kvm", "dri", "kfd", "nvidiactl"];
 
 /// The rules as the kernel keeps them.
 pub(super) fn ruleset(policy: &Policy, masked: bool) -> io::Result<OwnedFd> {
@@ -52,6 +53,29 @@ pub(super) fn ruleset(policy: &Policy, masked: bool) -> io::Result<OwnedFd> {
     }
     let fd: Option<OwnedFd> = rules.into();
     fd.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the kernel has no Landlock, or it is turned off"))
+}
+
+/// What may be done in a folder that is mounted later: all that the oldest version used here knows.
+pub(super) fn all_rights() -> u64 {
+    AccessFs::from_all(ABI::V3).bits()
+}
+
+/// Grants rights below a folder to a process that is not yet under the rules. System calls only.
+#[allow(unsafe_code)]
+pub(super) fn grant(rules: &OwnedFd, folder: &CStr, rights: u64) -> io::Result<()> {
+    /// `struct landlock_path_beneath_attr`.
+    #[repr(C, packed)]
+    struct Beneath {
+        allowed_access: u64,
+        parent_fd: i32,
+    }
+    const PATH_BENEATH: libc::c_int = 1;
+    let folder = rustix::fs::open(folder, OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY, Mode::empty())?;
+    let beneath = Beneath { allowed_access: rights, parent_fd: folder.as_raw_fd() };
+    // SAFETY: both descriptors and the structure, which is laid out as the kernel reads it, outlive the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), PATH_BENEATH, &raw const beneath, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Grants rights on a path; one that is gone, or can not be opened, is passed over.

@@ -1,12 +1,17 @@
-//! Linux: Landlock for files, signals and abstract sockets, a mount namespace where one can be had, seccomp for the
-//! network, and for root a short list of capabilities.
+//! Linux: Landlock for files, signals and abstract sockets, namespaces where they can be had, seccomp for the network, a
+//! control group or limits for how much, and for root a short list of capabilities.
 //!
 //! Everything is built before the fork. Between fork and exec only system calls are made: no memory is taken, no lock.
 
 mod capabilities;
 mod files;
+mod lacking;
 mod mounts;
 mod network;
+mod pids;
+mod quotas;
+
+pub(crate) use pids::Pids;
 
 use std::ffi::CString;
 use std::io;
@@ -16,7 +21,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::confine::Strength;
-use crate::policy::{Network, Policy};
+use crate::policy::{Network, Policy, Quotas};
 
 /// Oldest version of Landlock's interface that is used: earlier ones let files be truncated anywhere (Linux 6.2).
 const LANDLOCK_MIN: u32 = 3;
@@ -28,31 +33,50 @@ pub(crate) struct Confined {
     mounts: Option<mounts::Mounts>,
     filter: Option<seccompiler::BpfProgram>,
     cwd: CString,
+    quotas: Quotas,
+    own_user_namespace: bool,
+    /// Where to write to enter the command's control group.
+    group: Option<OwnedFd>,
 }
 
 impl Confined {
     /// Opens what the policy names and builds what the child will enter.
-    pub(crate) fn prepare(policy: &Policy, cwd: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When something of it can not be had; the command must not run then.
+    pub(crate) fn prepare(policy: &Policy, cwd: &Path) -> io::Result<(Self, Option<Pids>)> {
         let namespace = if policy.without_namespaces { None } else { namespace() };
         let filter = match policy.network {
             Network::Allow => None,
-            Network::Deny => Some(network::filter()?),
+            Network::Deny => Some(network::filter(namespace.is_some())?),
         };
-        Ok(Self {
+        let (kept, group) = Pids::new(policy.quotas.processes).unzip();
+        let confined = Self {
             rules: files::ruleset(policy, namespace.is_some())?,
             mounts: namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?,
             filter,
             cwd: c_path(cwd)?,
-        })
+            quotas: policy.quotas,
+            own_user_namespace: namespace == Some(mounts::Namespace::User),
+            group,
+        };
+        Ok((confined, kept))
     }
 
     /// Gives up what the policy does not allow, for good. Called in the child; makes system calls only.
     pub(crate) fn enter(&mut self) -> io::Result<()> {
+        if let Some(group) = &self.group {
+            pids::enter(group)?;
+        }
         if let Some(mounts) = &mut self.mounts {
             mounts.enter()?;
+            if let Some(folder) = mounts.shared_memory() {
+                files::grant(&self.rules, folder, files::all_rights())?;
+            }
             // Again: the folder this process stands in may lie below what was just mounted.
             rustix::process::chdir(self.cwd.as_c_str())?;
         }
+        quotas::lower(&self.quotas, self.own_user_namespace)?;
         capabilities::give_up();
         rustix::thread::set_no_new_privs(true)?;
         restrict(&self.rules)?;
@@ -76,9 +100,8 @@ fn restrict(rules: &OwnedFd) -> io::Result<()> {
 fn landlock_version() -> u32 {
     const VERSION: libc::c_uint = 1;
     // SAFETY: with this flag the system call reads no memory and only returns a number.
-    let version = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION)
-    };
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION) };
     u32::try_from(version).unwrap_or(0)
 }
 
@@ -91,11 +114,16 @@ fn namespace() -> Option<mounts::Namespace> {
 /// What this kernel can hold.
 pub(crate) fn strength() -> Strength {
     match landlock_version() {
-        0 => Strength::None("the kernel has no Landlock, or it is turned off".to_owned()),
-        old if old < LANDLOCK_MIN => Strength::None(format!(
-            "the kernel's Landlock is of version {old}, {LANDLOCK_MIN} is needed (Linux 6.2)"
-        )),
-        landlock => Strength::Enforced { landlock, namespaces: namespace().is_some() },
+        0 => Strength::None("the kernel has no Landlock, or it is turned off (boot option lsm=)".to_owned()),
+        old if old < LANDLOCK_MIN => {
+            Strength::None(format!("the kernel's Landlock is of version {old}, {LANDLOCK_MIN} is needed (Linux 6.2)"))
+        }
+        landlock => {
+            let namespaces = namespace().is_some();
+            let processes = namespace() == Some(mounts::Namespace::User) || Pids::new(1).is_some();
+            let lacks = lacking::lacking(landlock, namespaces, processes);
+            Strength::Enforced { landlock, namespaces, processes, lacks }
+        }
     }
 }
 

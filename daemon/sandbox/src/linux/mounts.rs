@@ -1,5 +1,6 @@
 //! A mount namespace of the command's own: all is read-only but what may be written, what is fixed is read-only in
-//! that, and what is hidden or out of reach is covered. Landlock then forbids any further mounting.
+//! that, and what is hidden or out of reach is covered. Landlock then forbids any further mounting. Shared memory and
+//! message queues are the command's own, and so is the network when it is denied.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,8 +11,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 use rustix::thread::UnshareFlags;
 
-use super::c_path;
-use crate::policy::{Policy, holds, within};
+use super::{c_path, network};
+use crate::policy::{Network, Policy, SHARED_BYTES_MAX, holds, within};
+
+/// Where shared memory is.
+const SHARED: &str = "/dev/shm";
 
 /// Why a probe ends when all went well: nothing is to be run.
 const PROBED: i32 = libc::ECANCELED;
@@ -40,6 +44,10 @@ pub(super) struct Mounts {
     fixed: Vec<CString>,
     covered_folders: Vec<CString>,
     covered_files: Vec<CString>,
+    /// Shared memory of the command's own: where, and with how much.
+    shared: Option<(CString, CString)>,
+    /// Whether the network is one of the command's own, with nothing in it but a loopback.
+    offline: bool,
 }
 
 impl Mounts {
@@ -47,8 +55,9 @@ impl Mounts {
     pub(super) fn plan(policy: &Policy, namespace: Namespace) -> io::Result<Self> {
         let paths = |list: &[&Path]| list.iter().map(|path| c_path(path)).collect::<io::Result<Vec<CString>>>();
         let mut write: Vec<&Path> = policy.write.iter().map(AsRef::as_ref).collect();
-        write.push(Path::new("/dev/shm"));
         write.retain(|path| path.exists());
+        let own = Path::new(SHARED).is_dir() && !holds(Path::new(SHARED), &policy.write);
+        let shared = own.then(|| Ok::<_, io::Error>((c_path(Path::new(SHARED))?, shared_options()?))).transpose()?;
         let fixed: Vec<&Path> = policy.fixed.iter().map(AsRef::as_ref).filter(|path: &&Path| path.exists()).collect();
         // A folder can be moved with what is fixed in it, unless something is mounted on it too.
         let mut pinned: Vec<&Path> = fixed
@@ -74,6 +83,8 @@ impl Mounts {
             fixed: paths(&fixed)?,
             covered_folders: paths(&folders)?,
             covered_files: paths(&files)?,
+            shared,
+            offline: policy.network == Network::Deny,
         })
     }
 
@@ -86,7 +97,11 @@ impl Mounts {
         for (path, tree) in self.write.iter().zip(&mut self.trees) {
             *tree = gone_is_fine(rustix::mount::open_tree(CWD, path.as_c_str(), clone))?;
         }
-        read_only(c"/", true)?;
+        read_only(c"/")?;
+        if let Some((path, options)) = &self.shared {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, options.as_c_str())?;
+        }
         for (path, tree) in self.write.iter().zip(&mut self.trees) {
             if let Some(tree) = tree.take() {
                 let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
@@ -97,8 +112,9 @@ impl Mounts {
             gone_is_fine(rustix::mount::mount_bind_recursive(path.as_c_str(), path.as_c_str()))?;
         }
         for path in &self.fixed {
-            if gone_is_fine(rustix::mount::mount_bind(path.as_c_str(), path.as_c_str()))?.is_some() {
-                read_only(path, false)?;
+            // Whole: in a user namespace, what others mounted below can not be left out.
+            if gone_is_fine(rustix::mount::mount_bind_recursive(path.as_c_str(), path.as_c_str()))?.is_some() {
+                read_only(path)?;
             }
         }
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -111,21 +127,32 @@ impl Mounts {
         Ok(())
     }
 
+    /// Where shared memory of the command's own was mounted.
+    pub(super) fn shared_memory(&self) -> Option<&CStr> {
+        self.shared.as_ref().map(|(folder, _)| folder.as_c_str())
+    }
+
     #[allow(unsafe_code)]
     fn separate(&self) -> io::Result<()> {
-        let flags = match self.namespace {
-            Namespace::Plain => UnshareFlags::NEWNS,
-            Namespace::User => UnshareFlags::NEWUSER | UnshareFlags::NEWNS,
-        };
-        // SAFETY: neither flag takes file descriptors from another thread, and the child has one thread only.
+        let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
+        flags.set(UnshareFlags::NEWUSER, self.namespace == Namespace::User);
+        flags.set(UnshareFlags::NEWNET, self.offline);
+        // SAFETY: none of the flags takes file descriptors from another thread, and the child has one thread only.
         unsafe { rustix::thread::unshare_unsafe(flags)? };
         if self.namespace == Namespace::User {
             put(c"/proc/self/setgroups", c"deny")?;
             put(c"/proc/self/uid_map", &self.maps[0])?;
             put(c"/proc/self/gid_map", &self.maps[1])?;
         }
+        if self.offline {
+            network::loopback_up()?;
+        }
         Ok(())
     }
+}
+
+fn shared_options() -> io::Result<CString> {
+    CString::new(format!("size={SHARED_BYTES_MAX},mode=1777")).map_err(io::Error::from)
 }
 
 /// What is not there any more needs no cover.
@@ -143,11 +170,11 @@ fn put(file: &CStr, text: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a mount read-only, or with `all` every one below it too; its other attributes stay.
+/// Makes a mount, and every one below it, read-only; its other attributes stay.
 #[allow(unsafe_code)]
-fn read_only(path: &CStr, all: bool) -> io::Result<()> {
+fn read_only(path: &CStr) -> io::Result<()> {
     let attributes = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let flags = if all { libc::AT_RECURSIVE } else { 0 };
+    let flags = libc::AT_RECURSIVE;
     // SAFETY: the path is a C string and the attributes a structure of the size given; both outlive the call, which
     // only reads them.
     let result = unsafe {
@@ -173,7 +200,8 @@ pub(super) fn probe() -> Option<Namespace> {
 fn works(namespace: Namespace) -> bool {
     use std::os::unix::process::CommandExt;
     let folder = std::env::temp_dir();
-    let policy = Policy { write: vec![folder.clone()], fixed: vec![folder], ..Policy::default() };
+    let policy =
+        Policy { write: vec![folder.clone()], fixed: vec![folder], network: Network::Deny, ..Policy::default() };
     let Ok(mut mounts) = Mounts::plan(&policy, namespace) else { return false };
     let mut command = std::process::Command::new("/");
     // SAFETY: the closure runs between fork and exec and makes system calls only.

@@ -3,11 +3,19 @@
 use crate::stage::{Held, Script, Try};
 
 const fn shell(name: &'static str, script: &'static str) -> Try {
-    Try { name, held: Held::Always, offline: false, shell: Script::Shell(script) }
+    Try { name, held: Held::Always, offline: false, root: false, shell: Script::Shell(script) }
+}
+
+const fn as_root(attempt: Try) -> Try {
+    Try { root: true, ..attempt }
 }
 
 const fn python(name: &'static str, script: &'static str) -> Try {
-    Try { name, held: Held::Always, offline: false, shell: Script::Python(script) }
+    Try { name, held: Held::Always, offline: false, root: false, shell: Script::Python(script) }
+}
+
+const fn told(attempt: Try) -> Try {
+    Try { held: Held::WithNamespacesElseTold, ..attempt }
 }
 
 const fn namespaces(attempt: Try) -> Try {
@@ -42,37 +50,64 @@ pub(crate) const WRITES: &[Try] = &[
     shell("dd without truncating", "echo x | dd of=$OUT/file conv=notrunc 2>/dev/null"),
     python("python", "open(OUT + '/new', 'w').write('x')"),
     python("truncate by a system call", "os.truncate(OUT + '/file', 0)"),
-    python("a file without a name, then linked", "
+    python(
+        "a file without a name, then linked",
+        "
 f = os.open(OUT, os.O_TMPFILE | os.O_WRONLY)
 os.write(f, b'x')
-if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)"),
-    python("a file without a name of the project, linked out", "
+if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)",
+    ),
+    python(
+        "a file without a name of the project, linked out",
+        "
 f = os.open(W, os.O_TMPFILE | os.O_WRONLY)
-if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)"),
-    python("from a descriptor of a folder", "
+if libc.linkat(-100, b'/proc/self/fd/%d' % f, -100, (OUT + '/new').encode(), 0x400): sys.exit(1)",
+    ),
+    python(
+        "from a descriptor of a folder",
+        "
 f = os.open(OUT, os.O_PATH)
-g = os.open('new', os.O_WRONLY | os.O_CREAT, dir_fd=f)"),
-    python("reopened for writing", "
+g = os.open('new', os.O_WRONLY | os.O_CREAT, dir_fd=f)",
+    ),
+    python(
+        "reopened for writing",
+        "
 f = os.open(OUT + '/file', os.O_RDONLY)
-os.write(os.open('/proc/self/fd/%d' % f, os.O_WRONLY | os.O_TRUNC), b'x')"),
-    python("a shared map", "
+os.write(os.open('/proc/self/fd/%d' % f, os.O_WRONLY | os.O_TRUNC), b'x')",
+    ),
+    python(
+        "a shared map",
+        "
 import mmap
 f = os.open(OUT + '/file', os.O_RDWR)
-m = mmap.mmap(f, 2); m[0:1] = b'X'; m.flush()"),
-    python("two names exchanged", "
-if libc.renameat2(-100, (W + '/mine').encode(), -100, (OUT + '/file').encode(), 2): sys.exit(1)"),
+m = mmap.mmap(f, 2); m[0:1] = b'X'; m.flush()",
+    ),
+    python(
+        "two names exchanged",
+        "
+if libc.renameat2(-100, (W + '/mine').encode(), -100, (OUT + '/file').encode(), 2): sys.exit(1)",
+    ),
     python("a socket file", "socket.socket(socket.AF_UNIX).bind(OUT + '/s')"),
-    python("inherited descriptors", "
+    python(
+        "inherited descriptors",
+        "
 for n in range(3, 1024):
     try:
         if os.readlink('/proc/self/fd/%d' % n).startswith('/') and n < 3: print('x')
     except OSError: pass
-os.open(OUT + '/new', os.O_WRONLY | os.O_CREAT)"),
-    python("after forgetting the root by chroot", "
-os.chroot(OUT); os.chdir('/'); open('/new', 'w').write('x')"),
+os.open(OUT + '/new', os.O_WRONLY | os.O_CREAT)",
+    ),
+    as_root(python(
+        "after forgetting the root by chroot",
+        "
+os.chroot(OUT); os.chdir('/'); open('/new', 'w').write('x')",
+    )),
     namespaces(shell("chmod", "chmod 777 $OUT/file")),
     namespaces(shell("touch an old date", "touch -d 2001-01-01 $OUT/file")),
-    namespaces(python("chmod by descriptor", "os.chmod('/proc/self/fd/%d' % os.open(OUT + '/file', os.O_RDONLY), 0o777)")),
+    namespaces(python(
+        "chmod by descriptor",
+        "os.chmod('/proc/self/fd/%d' % os.open(OUT + '/file', os.O_RDONLY), 0o777)",
+    )),
 ];
 
 pub(crate) const READS: &[Try] = &[
@@ -89,39 +124,66 @@ pub(crate) const READS: &[Try] = &[
     shell("through the root of the outsider", "cat /proc/$OUTSIDER/root$HID/secret"),
     shell("archive it", "tar cf - -C $HID secret | tar xOf -"),
     shell("the environment of the outsider", "tr '\\0' '\\n' < /proc/$OUTSIDER/environ"),
+    namespaces(shell("another's shared memory", "cat $SHARED")),
     shell("run it as a script", "sh $HID/secret; . $HID/secret"),
     python("python reads", "print(open(HID + '/secret').read())"),
-    python("python maps", "
+    python(
+        "python maps",
+        "
 import mmap
-print(mmap.mmap(os.open(HID + '/secret', os.O_RDONLY), 0, prot=mmap.PROT_READ)[:])"),
-    python("by its folder's descriptor", "
+print(mmap.mmap(os.open(HID + '/secret', os.O_RDONLY), 0, prot=mmap.PROT_READ)[:])",
+    ),
+    python(
+        "by its folder's descriptor",
+        "
 f = os.open(HID, os.O_PATH)
-print(os.read(os.open('secret', os.O_RDONLY, dir_fd=f), 100))"),
-    python("reopened from a path descriptor", "
+print(os.read(os.open('secret', os.O_RDONLY, dir_fd=f), 100))",
+    ),
+    python(
+        "reopened from a path descriptor",
+        "
 f = os.open(HID + '/secret', os.O_PATH)
-print(open('/proc/self/fd/%d' % f).read())"),
-    python("sent by the kernel", "
+print(open('/proc/self/fd/%d' % f).read())",
+    ),
+    python(
+        "sent by the kernel",
+        "
 f = os.open(HID + '/secret', os.O_RDONLY)
-os.sendfile(1, f, 0, 100)"),
+os.sendfile(1, f, 0, 100)",
+    ),
 ];
 
 pub(crate) const FIXED: &[Try] = &[
-    namespaces(shell("plant a hook", "echo x > .git/hooks/post-checkout")),
-    namespaces(shell("change a hook", "echo x >> .git/hooks/pre-commit")),
-    namespaces(shell("make a hook executable", "chmod +x .git/hooks/pre-commit")),
-    namespaces(shell("remove a hook", "rm -f .git/hooks/pre-commit")),
-    namespaces(shell("move the hooks away", "mv .git/hooks .git/h; mkdir .git/hooks; echo x > .git/hooks/pre-push")),
-    namespaces(shell("move .git away", "mv .git g; mkdir -p .git/hooks; echo x > .git/hooks/pre-push")),
-    namespaces(shell("replace the config", "echo x > c; mv -f c .git/config")),
-    namespaces(shell("append to the config", "printf '[core]\\n\\tfsmonitor = ./x\\n' >> .git/config")),
-    namespaces(shell("git sets the hooks' path", "git config core.hooksPath $W/x")),
-    namespaces(shell("from within", "cd .git/hooks && echo x > post-commit")),
-    namespaces(shell("change the project's mcode", "echo 'approve = \"all\"' > .mcode/config.toml")),
-    namespaces(shell("move the project's mcode away", "mv .mcode m; mkdir .mcode; echo x > .mcode/config.toml")),
-    namespaces(shell("a hard link to a hook", "ln .git/hooks/pre-commit h && echo x > h")),
-    namespaces(shell("unmount", "umount .git/hooks; umount -l .git/hooks; echo x > .git/hooks/new")),
-    namespaces(shell("mount again as writable", "mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new")),
-    namespaces(shell(
+    told(shell("plant a hook", "echo x > .git/hooks/post-checkout")),
+    told(shell("change a hook", "echo x >> .git/hooks/pre-commit")),
+    told(shell("make a hook executable", "chmod +x .git/hooks/pre-commit")),
+    told(shell("remove a hook", "rm -f .git/hooks/pre-commit")),
+    told(shell("move the hooks away", "mv .git/hooks .git/h; mkdir .git/hooks; echo x > .git/hooks/pre-push")),
+    told(shell("move .git away", "mv .git g; mkdir -p .git/hooks; echo x > .git/hooks/pre-push")),
+    told(shell("replace the config", "echo x > c; mv -f c .git/config")),
+    told(shell("append to the config", "printf '[core]\\n\\tfsmonitor = ./x\\n' >> .git/config")),
+    told(shell("git sets the hooks' path", "git config core.hooksPath $W/x")),
+    told(shell("from within", "cd .git/hooks && echo x > post-commit")),
+    told(shell("change the project's mcode", "echo 'approve = \"all\"' > .mcode/config.toml")),
+    told(shell("move the project's mcode away", "mv .mcode m; mkdir .mcode; echo x > .mcode/config.toml")),
+    told(shell("a hard link to a hook", "ln .git/hooks/pre-commit h && echo x > h")),
+    told(shell("plant a hook in a repository below", "echo 'touch x' > vendor/sub/.git/hooks/pre-commit")),
+    told(shell("git sets a program in a repository below", "git -C vendor/sub config core.fsmonitor 'touch x'")),
+    told(shell(
+        "another repository in the place of one below",
+        "mv vendor/sub/.git x; mkdir vendor/sub/.git; echo x > vendor/sub/.git/config",
+    )),
+    told(shell(
+        "another folder in the place of one above it",
+        "mv vendor v; mkdir -p vendor/sub/.git/hooks; echo x > vendor/sub/.git/hooks/pre-push",
+    )),
+    told(shell(
+        "another common folder of a repository below",
+        "rm vendor/sub/.git/config; cp mine vendor/sub/.git/config",
+    )),
+    told(shell("unmount", "umount .git/hooks; umount -l .git/hooks; echo x > .git/hooks/new")),
+    told(shell("mount again as writable", "mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new")),
+    told(shell(
         "mount in a namespace of its own",
         "unshare -Urm sh -c 'umount .git/hooks; mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new'; \
          unshare -m sh -c 'umount .git/hooks; echo x > .git/hooks/new'",

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use mcode_sandbox::{CommandSpec, LocalRunner, Network, Policy};
+use mcode_sandbox::{CommandSpec, LocalRunner, Network, Policy, Quotas, Watch};
 
 /// What no sandboxed command may print.
 pub(crate) const SECRET: &str = "s3cr3t-of-the-user";
@@ -24,8 +24,12 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 pub(crate) enum Held {
     /// Landlock and seccomp, whether or not there are namespaces.
     Always,
-    /// Only a mount namespace.
+    /// Only namespaces.
     WithNamespaces,
+    /// Only a mount namespace; without one it is told afterwards.
+    WithNamespacesElseTold,
+    /// A control group, or a user namespace of somebody other than root.
+    WithProcessLimit,
 }
 
 /// One way out.
@@ -35,6 +39,8 @@ pub(crate) struct Try {
     pub(crate) held: Held,
     /// With the network denied.
     pub(crate) offline: bool,
+    /// Does harm only as root; nobody else is tempted.
+    pub(crate) root: bool,
     pub(crate) shell: Script,
 }
 
@@ -47,6 +53,8 @@ pub(crate) enum Script {
 /// What came of it.
 pub(crate) struct Outcome {
     pub(crate) harmed: bool,
+    /// What the watch told of it.
+    pub(crate) told: Vec<PathBuf>,
     pub(crate) output: String,
 }
 
@@ -65,10 +73,12 @@ pub(crate) struct Stage {
     udp: UdpSocket,
     sockets: Vec<UnixListener>,
     abstract_name: String,
+    shared: PathBuf,
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        std::fs::remove_file(&self.shared).ok();
         self.outsider.kill().ok();
         self.outsider.wait().ok();
     }
@@ -78,7 +88,19 @@ impl Stage {
     pub(crate) fn new() -> Self {
         let kept = tempfile::Builder::new().prefix("mcode-escape-").tempdir().unwrap();
         let root = kept.path().canonicalize().unwrap();
-        for folder in ["w/.git/hooks", "w/.git/objects", "w/.git/refs/heads", "w/.mcode", "w/tmp", "out/dir", "hid", "run"] {
+        for folder in [
+            "w/.git/hooks",
+            "w/.git/objects",
+            "w/.git/refs/heads",
+            "w/.mcode",
+            "w/vendor/sub/.git/hooks",
+            "w/vendor/sub/.git/objects",
+            "w/vendor/sub/.git/refs",
+            "w/tmp",
+            "out/dir",
+            "hid",
+            "run",
+        ] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         for (name, content) in [
@@ -87,6 +109,8 @@ impl Stage {
             ("w/.git/config", "[core]\n\tbare = false\n"),
             ("w/.git/hooks/pre-commit", "#!/bin/sh\n"),
             ("w/.mcode/config.toml", "model = \"a/b\"\n"),
+            ("w/vendor/sub/.git/HEAD", "ref: refs/heads/main\n"),
+            ("w/vendor/sub/.git/config", "[core]\n\tbare = false\n"),
             ("out/file", "of the user\n"),
             ("out/dir/below", "of the user\n"),
             ("hid/secret", SECRET),
@@ -97,14 +121,14 @@ impl Stage {
         let outsider = Command::new("sleep").arg("600").env("OUTSIDER", SECRET).stdin(Stdio::null()).spawn().unwrap();
         let abstract_name = format!("mcode-escape-{}", outsider.id());
         let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
-        let sockets = vec![
-            UnixListener::bind(root.join("run/d.sock")).unwrap(),
-            UnixListener::bind_addr(&address).unwrap(),
-        ];
+        let sockets =
+            vec![UnixListener::bind(root.join("run/d.sock")).unwrap(), UnixListener::bind_addr(&address).unwrap()];
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         udp.set_nonblocking(true).unwrap();
-        Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name }
+        let shared = Path::new("/dev/shm").join(&abstract_name);
+        std::fs::write(&shared, SECRET).unwrap();
+        Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name, shared }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -112,16 +136,19 @@ impl Stage {
     }
 
     pub(crate) fn policy(&self) -> Policy {
-        Policy {
+        let policy = Policy {
             write: vec![self.path("w")],
             hidden: vec![self.path("hid")],
             shown: Vec::new(),
             fixed: ["w/.git/hooks", "w/.git/config", "w/.mcode"].map(|name| self.path(name)).to_vec(),
+            projects: vec![self.path("w")],
             sockets: vec![self.path("run/d.sock")],
             network: Network::Allow,
             temp: self.path("w/tmp"),
+            quotas: Quotas { processes: 64, file_bytes: 16 << 20 },
             without_namespaces: false,
-        }
+        };
+        policy.with_repositories()
     }
 
     pub(crate) fn spec(&self, argv: Vec<String>, policy: Option<Policy>) -> CommandSpec {
@@ -134,6 +161,7 @@ impl Stage {
             ("SOCK", path("run/d.sock")),
             ("TMPDIR", path("w/tmp")),
             ("ABSTRACT", self.abstract_name.clone()),
+            ("SHARED", self.shared.display().to_string()),
             ("OUTSIDER", self.outsider.id().to_string()),
             ("DAEMON", std::process::id().to_string()),
             ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
@@ -174,6 +202,7 @@ impl Stage {
     /// Tries it, and looks for harm: outside, in what is fixed, in the process that is not ours, or in what it says.
     pub(crate) async fn attempt(mut self, attempt: &Try, policy: Option<Policy>) -> Outcome {
         let before = self.seen();
+        let watch = Watch::begin(&self.policy());
         let argv = match attempt.shell {
             Script::Shell(script) => vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
             Script::Python(script) => {
@@ -190,13 +219,21 @@ impl Stage {
         let heard = self.udp.recv(&mut [0; 64]).is_ok();
         let said = output.contains(SECRET) || output.contains(BROKEN);
         assert_eq!(self.sockets.len(), 2);
-        Outcome { harmed: before != after || ended || heard || said, output }
+        Outcome { harmed: before != after || ended || heard || said, told: watch.changes(), output }
     }
 
     /// Everything that must stay as it is.
     fn seen(&self) -> String {
         let mut seen = String::new();
-        for name in ["out", "hid", "w/.git/hooks", "w/.git/config", "w/.mcode"] {
+        for name in [
+            "out",
+            "hid",
+            "w/.git/hooks",
+            "w/.git/config",
+            "w/.mcode",
+            "w/vendor/sub/.git/hooks",
+            "w/vendor/sub/.git/config",
+        ] {
             look(&self.path(name), &mut seen);
         }
         seen

@@ -3,15 +3,19 @@
 use crate::stage::{Held, Script, Try};
 
 const fn shell(name: &'static str, script: &'static str) -> Try {
-    Try { name, held: Held::Always, offline: false, shell: Script::Shell(script) }
+    Try { name, held: Held::Always, offline: false, root: false, shell: Script::Shell(script) }
+}
+
+const fn as_root(attempt: Try) -> Try {
+    Try { root: true, ..attempt }
 }
 
 const fn python(name: &'static str, script: &'static str) -> Try {
-    Try { name, held: Held::Always, offline: false, shell: Script::Python(script) }
+    Try { name, held: Held::Always, offline: false, root: false, shell: Script::Python(script) }
 }
 
 const fn offline(name: &'static str, script: &'static str) -> Try {
-    Try { name, held: Held::Always, offline: true, shell: Script::Python(script) }
+    Try { name, held: Held::Always, offline: true, root: false, shell: Script::Python(script) }
 }
 
 pub(crate) const PROCESSES: &[Try] = &[
@@ -42,45 +46,132 @@ s = socket.socket(socket.AF_UNIX); s.connect('\\0' + os.environ['ABSTRACT']); pr
     Try {
         name: "connect to the daemon's socket",
         held: Held::WithNamespaces,
-        offline: false,
+        offline: false, root: false,
         shell: Script::Python("s = socket.socket(socket.AF_UNIX); s.connect(SOCK); print('BROKEN')"),
     },
-    python("make a device", "
-os.mknod(W + '/disk', 0o600 | 0o060000, os.makedev(7, 0)); print('BROKEN')"),
-    python("mount something", "
+    as_root(python("make a device", "
+os.mknod(W + '/disk', 0o600 | 0o060000, os.makedev(7, 0)); print('BROKEN')")),
+    as_root(python("mount something", "
 os.mkdir(W + '/m')
-if libc.mount(b'tmpfs', (W + '/m').encode(), b'tmpfs', 0, 0) == 0: print('BROKEN')"),
-    shell("the machine's own settings", "echo 1 > /proc/sys/vm/drop_caches && echo BROKEN"),
-    python("files by number, past any path", "
+if libc.mount(b'tmpfs', (W + '/m').encode(), b'tmpfs', 0, 0) == 0: print('BROKEN', libc.umount2((W + '/m').encode(), 2))")),
+    as_root(shell("the machine's own settings", "echo 1 > /proc/sys/vm/drop_caches && echo BROKEN")),
+    as_root(python("files by number, past any path", "
 class Handle(ctypes.Structure): _fields_ = [('bytes', ctypes.c_uint), ('type', ctypes.c_int), ('data', ctypes.c_char * 128)]
 h, m = Handle(128), ctypes.c_int()
 if libc.name_to_handle_at(-100, (OUT + '/file').encode(), ctypes.byref(h), ctypes.byref(m), 0): sys.exit(2)
-if libc.open_by_handle_at(os.open(W, os.O_RDONLY), ctypes.byref(h), 0) >= 0: print('BROKEN')"),
+if libc.open_by_handle_at(os.open(W, os.O_RDONLY), ctypes.byref(h), 0) >= 0: print('BROKEN')")),
 ];
 
 pub(crate) const NETWORK: &[Try] = &[
     offline("TCP", "socket.create_connection(('127.0.0.1', int(os.environ['TCP']))); print('BROKEN')"),
-    offline("UDP", "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', int(os.environ['UDP'])))"),
-    offline("a raw socket", "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('BROKEN')"),
-    offline("IPv6", "socket.socket(socket.AF_INET6, socket.SOCK_STREAM); print('BROKEN')"),
-    offline("routing messages", "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); print('BROKEN')"),
-    offline("packets", "socket.socket(17, socket.SOCK_RAW, 0); print('BROKEN')"),
-    offline("listen", "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); print('BROKEN')"),
-    offline("sockets by io_uring", "
+    offline(
+        "UDP",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', int(os.environ['UDP'])))",
+    ),
+    offline(
+        "a name asked of a server",
+        "
+query = bytes.fromhex('abcd01000001000000000000') + b'\\x01x\\x04test\\x00' + bytes.fromhex('00010001')
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(query, ('127.0.0.1', int(os.environ['UDP'])))",
+    ),
+    as_root(offline(
+        "a raw packet",
+        "
+import struct
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+s.sendto(struct.pack('!HHHH', 9, int(os.environ['UDP']), 9, 0) + b'x', ('127.0.0.1', 0))",
+    )),
+    offline(
+        "IPv6",
+        "
+socket.create_connection(('::ffff:127.0.0.1', int(os.environ['TCP']))); print('BROKEN')",
+    ),
+    offline(
+        "the machine's interfaces",
+        "
+import struct, fcntl
+names = [name for _, name in socket.if_nameindex()]
+if set(names) - {'lo'}: print('BROKEN', names)",
+    ),
+    as_root(offline("packets", "socket.socket(17, socket.SOCK_RAW, 0); print('BROKEN')")),
+    offline("another machine's processor", "socket.socket(40, socket.SOCK_STREAM, 0); print('BROKEN')"),
+    offline(
+        "sockets by io_uring",
+        "
 b = ctypes.create_string_buffer(120)
-if libc.syscall(425, 4, b) >= 0: print('BROKEN')"),
+if libc.syscall(425, 4, b) >= 0: print('BROKEN')",
+    ),
     Try {
         name: "bash's own TCP",
         held: Held::Always,
         offline: true,
+        root: false,
         shell: Script::Shell("bash -c 'exec 3<>/dev/tcp/127.0.0.1/'$TCP' && echo BROKEN'"),
     },
     Try {
         name: "from a child in a session of its own",
         held: Held::Always,
         offline: true,
+        root: false,
         shell: Script::Shell(
             "setsid -w $PYTHON -c \"import socket,os; socket.create_connection(('127.0.0.1', int(os.environ['TCP']))); print('BROKEN')\"",
         ),
     },
+];
+
+const fn limited(name: &'static str, shell: Script) -> Try {
+    Try { name, held: Held::WithProcessLimit, offline: false, root: false, shell }
+}
+
+pub(crate) const QUOTAS: &[Try] = &[
+    limited(
+        "fork without end",
+        Script::Python(
+            "
+children = []
+try:
+    while len(children) < 300:
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+except OSError: pass
+if len(children) == 300: print('BROKEN')
+for child in children: os.kill(child, signal.SIGKILL)",
+        ),
+    ),
+    limited(
+        "threads without end",
+        Script::Python(
+            "
+import threading
+threading.stack_size(65536)
+end, count = threading.Event(), 0
+try:
+    while count < 300:
+        threading.Thread(target=end.wait).start()
+        count += 1
+except RuntimeError: pass
+if count == 300: print('BROKEN')
+end.set()",
+        ),
+    ),
+    shell(
+        "fill the disk with one file",
+        "
+head -c 64M /dev/zero > big; [ $(stat -c %s big) -gt 33554432 ] && echo BROKEN; rm big",
+    ),
+    shell(
+        "claim the disk for one file",
+        "
+fallocate -l 64M big; [ $(stat -c %s big) -gt 33554432 ] && echo BROKEN; rm big",
+    ),
+    python(
+        "a file that others find full",
+        "
+f = os.open('big', os.O_RDWR | os.O_CREAT)
+try: os.ftruncate(f, 1 << 40)
+except OSError: pass
+if os.fstat(f).st_size > 33554432: print('BROKEN')",
+    ),
 ];

@@ -1,0 +1,232 @@
+//! What git obeys: its hooks and its configuration, wherever a repository of a project keeps them.
+//!
+//! A user who runs git in a repository runs what these files name, outside any sandbox. So they are found before a
+//! command runs, in the project's own repository and in those below it, and may then not be written.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use crate::policy::within;
+
+/// Most folders that are searched for repositories; the nearest come first.
+const FOLDERS_MAX: usize = 2000;
+/// Most names of one folder that are looked at.
+const NAMES_MAX: usize = 20_000;
+/// Most repositories that are cared for.
+const REPOSITORIES_MAX: usize = 256;
+/// Longest git configuration, or link to a repository, that is read, in bytes.
+pub(crate) const TEXT_BYTES_MAX: u64 = 256 * 1024;
+/// Folders of package managers, large and not worked in.
+const SKIPPED: [&str; 3] = ["node_modules", ".venv", "__pycache__"];
+/// Marks a folder that can be made again, such as cargo's `target`.
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// What git obeys in its folder, hooks apart.
+pub(crate) const SETTINGS: [&str; 3] = ["config", "config.worktree", "commondir"];
+/// What git runs in its folder.
+pub(crate) const HOOKS: &str = "hooks";
+
+/// The repositories below some folders.
+#[derive(Debug, Default)]
+pub(crate) struct Repositories {
+    /// Folders that hold `hooks`, `config` and the rest, resolved.
+    pub(crate) folders: Vec<PathBuf>,
+    /// `.git` files and links: who changes them gives a work tree another repository.
+    pub(crate) pointers: Vec<PathBuf>,
+    /// Whether everything was looked at.
+    pub(crate) complete: bool,
+}
+
+impl Repositories {
+    /// Looks through `roots`, breadth first and within bounds.
+    pub(crate) fn below(roots: &[PathBuf]) -> Self {
+        let mut found = Self { complete: true, ..Self::default() };
+        let mut waiting: VecDeque<PathBuf> = roots.iter().cloned().collect();
+        let mut looked = 0;
+        while let Some(folder) = waiting.pop_front() {
+            if looked == FOLDERS_MAX || found.folders.len() >= REPOSITORIES_MAX {
+                found.complete = false;
+                break;
+            }
+            looked += 1;
+            found.look(&folder, roots, &mut waiting);
+        }
+        found.folders.sort();
+        found.folders.dedup();
+        found
+    }
+
+    fn look(&mut self, folder: &Path, roots: &[PathBuf], waiting: &mut VecDeque<PathBuf>) {
+        let Ok(entries) = folder.read_dir() else { return };
+        let (mut folders, mut bare, mut names) = (Vec::new(), 0, 0);
+        for entry in entries.flatten() {
+            names += 1;
+            if names > NAMES_MAX {
+                self.complete = false;
+                break;
+            }
+            let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+            match name.to_str() {
+                Some(".git") => self.repository(entry.path(), roots),
+                Some(CACHE_TAG) if !roots.iter().any(|root| root == folder) => return,
+                Some("HEAD" | "objects" | "refs") => {
+                    bare += 1;
+                    folders.extend(kind.is_dir().then(|| entry.path()));
+                }
+                Some(name) if SKIPPED.contains(&name) => {}
+                _ => folders.extend(kind.is_dir().then(|| entry.path())),
+            }
+        }
+        if bare == 3 {
+            // A repository without a work tree: git takes it for one when it is run in it.
+            self.folders.push(folder.to_path_buf());
+            return;
+        }
+        waiting.extend(folders);
+    }
+
+    fn repository(&mut self, git: PathBuf, roots: &[PathBuf]) {
+        let Ok(kind) = git.symlink_metadata().map(|found| found.file_type()) else { return };
+        let folder = if kind.is_dir() {
+            Some(git)
+        } else {
+            let led = if kind.is_symlink() { git.canonicalize().ok() } else { named(&git) };
+            self.pointers.push(git);
+            // One outside can not be written anyway.
+            led.filter(|led| led.is_dir() && within(led, roots))
+        };
+        if let Some(folder) = folder {
+            self.modules(&folder.join("modules"), REPOSITORIES_MAX);
+            self.folders.push(folder);
+        }
+    }
+
+    /// Repositories of submodules, which lie in that of their project.
+    fn modules(&mut self, folder: &Path, mut left: usize) {
+        let mut waiting = vec![folder.to_path_buf()];
+        while let (Some(folder), true) = (waiting.pop(), left > 0) {
+            left -= 1;
+            if folder.join("HEAD").is_file() {
+                waiting.push(folder.join("modules"));
+                self.folders.push(folder);
+            } else {
+                let entries = folder.read_dir().into_iter().flatten().flatten();
+                let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+                waiting.extend(folders.map(|entry| entry.path()));
+            }
+        }
+    }
+}
+
+/// What may not be written of a repository. Makes the folder for hooks when there is none: what is not there can not be
+/// fixed, and git does as well with an empty one.
+pub(crate) fn obeyed(folder: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let hooks = folder.join(HOOKS);
+    if hooks.symlink_metadata().is_err() && folder.join("HEAD").is_file() {
+        std::fs::create_dir(&hooks).ok();
+    }
+    let mut found = Vec::new();
+    for path in SETTINGS.iter().map(|name| folder.join(name)).chain([hooks]).chain(worktrees(folder)) {
+        match path.symlink_metadata() {
+            // The link itself can not be fixed; see [`crate::watch`].
+            Ok(kind) if kind.is_symlink() => found.extend(path.canonicalize().ok().filter(|to| within(to, writable))),
+            Ok(_) => found.push(path),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The settings of further work trees.
+fn worktrees(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.join("worktrees").read_dir().into_iter().flatten().flatten().take(REPOSITORIES_MAX);
+    entries.flat_map(|entry| SETTINGS.map(|name| entry.path().join(name))).collect()
+}
+
+/// The folder that a `.git` file names, resolved.
+pub(crate) fn named(git_file: &Path) -> Option<PathBuf> {
+    let text = text(git_file)?;
+    git_file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()
+}
+
+/// The repository that the `.git` file of a work tree belongs to. The file can be written by anybody who works there,
+/// so it is believed only when the repository names the work tree in return.
+pub(crate) fn believed(git_file: &Path) -> Option<PathBuf> {
+    let own = named(git_file)?;
+    let work_tree = git_file.parent()?;
+    if let Some(back) = text(&own.join("gitdir")) {
+        if PathBuf::from(back.trim()).canonicalize().ok()? != git_file.canonicalize().ok()? {
+            return None;
+        }
+        let worktrees = own.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "worktrees"))?;
+        let common = worktrees.parent()?.to_path_buf();
+        return (common.join("HEAD").is_file() && common.join("objects").is_dir()).then_some(common);
+    }
+    // A submodule: its repository's settings say where it is checked out.
+    let config = text(&own.join("config"))?;
+    let back = config.lines().find_map(|line| line.trim().strip_prefix("worktree")?.trim().strip_prefix('='))?;
+    let back = own.join(back.trim().trim_matches('"')).canonicalize().ok()?;
+    (back == work_tree.canonicalize().ok()? && own.join("objects").is_dir()).then_some(own)
+}
+
+/// The text of a file of at most [`TEXT_BYTES_MAX`].
+pub(crate) fn text(path: &Path) -> Option<String> {
+    let found = path.metadata().ok().filter(|found| found.is_file() && found.len() <= TEXT_BYTES_MAX)?;
+    std::fs::read_to_string(path).ok().filter(|text| text.len() as u64 <= found.len().max(TEXT_BYTES_MAX))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn repository(folder: &Path) {
+        for name in ["objects", "refs"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        std::fs::write(folder.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        std::fs::write(folder.join("config"), "").unwrap();
+    }
+
+    #[test]
+    fn repositories_are_found_wherever_they_are_but_not_in_caches() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        for name in [".git", "vendor/sub/.git", "a/b/c/.git", ".git/modules/m/x", "bare.git", "real", "cache/.git"] {
+            repository(&root.join(name));
+        }
+        std::fs::write(root.join("cache/CACHEDIR.TAG"), "").unwrap();
+        std::fs::create_dir_all(root.join("module")).unwrap();
+        std::fs::write(root.join("module/.git"), "gitdir: ../.git/modules/m/x\n").unwrap();
+        std::fs::create_dir_all(root.join("linked")).unwrap();
+        std::os::unix::fs::symlink(root.join("real"), root.join("linked/.git")).unwrap();
+        let found = Repositories::below(std::slice::from_ref(&root));
+        assert!(found.complete);
+        let wanted = [".git", ".git/modules/m/x", "a/b/c/.git", "bare.git", "real", "vendor/sub/.git"];
+        assert_eq!(found.folders, wanted.map(|name| root.join(name)));
+        let mut pointers = found.pointers;
+        pointers.sort();
+        assert_eq!(pointers, ["linked/.git", "module/.git"].map(|name| root.join(name)));
+    }
+
+    #[test]
+    fn a_huge_tree_is_not_searched_to_its_end() {
+        let kept = tempfile::tempdir().unwrap();
+        for number in 0..=FOLDERS_MAX {
+            std::fs::create_dir(kept.path().join(number.to_string())).unwrap();
+        }
+        assert!(!Repositories::below(&[kept.path().to_path_buf()]).complete);
+    }
+
+    #[test]
+    fn a_submodule_is_believed_when_its_repository_names_it() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        let own = root.join("super/.git/modules/sub");
+        repository(&own);
+        std::fs::create_dir_all(root.join("super/sub")).unwrap();
+        let pointer = root.join("super/sub/.git");
+        std::fs::write(&pointer, "gitdir: ../.git/modules/sub\n").unwrap();
+        assert_eq!(believed(&pointer), None);
+        std::fs::write(own.join("config"), "[core]\n\tworktree = ../../../sub\n").unwrap();
+        assert_eq!(believed(&pointer), Some(own));
+    }
+}
