@@ -14,15 +14,15 @@ use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
 use mcode_ids::{ApprovalId, ProcessId, QuestionId, ToolCallId, TurnId};
-use mcode_permissions::access::Access;
-use mcode_permissions::{DecideInput, Decision, Mode, Verdict};
+use mcode_permissions::{Access, Decision, Verdict};
 use mcode_tools::port::StartedProcess;
-use mcode_tools::{AskOutcome, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
+use mcode_tools::{AskOutcome, CallBounds, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::drive::{Driver, RunContext, RunServices, Stop};
 use crate::live::LiveKey;
+use crate::reach::{call_bounds, decide};
 use crate::repetition::{StepTrace, Verdict as Repeated};
 
 /// Calls that run at the same time at most.
@@ -156,8 +156,13 @@ impl Driver {
             (None, None) => Err(ToolFailure::Failed("there is no such tool".to_owned())),
             (None, Some((tool, spec))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
-                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec, Vec::new());
-                let looking = tokio::task::spawn_blocking(move || tool.plan(&arguments, &context));
+                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec);
+                let looking = tokio::task::spawn_blocking(move || {
+                    let mut plan = tool.plan(&arguments, &context)?;
+                    // Before the rest, so that it is the reason that people are told.
+                    plan.access.splice(..0, context.bounds.beyond(&plan.access));
+                    Ok(plan)
+                });
                 tokio::select! {
                     plan = looking => plan.unwrap_or_else(|_| {
                         Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
@@ -230,7 +235,8 @@ async fn run_one(
     if let Err(refusal) = permit(services, context, turn_id, &call, &spec, &plan).await? {
         return Ok(refusal);
     }
-    let call_context = call_context(services, context, turn_id, id, &spec, tasks);
+    let granted = Some(plan.access.into());
+    let call_context = CallContext { tasks, granted, ..call_context(services, context, turn_id, id, &spec) };
     // A task of its own: a tool that panics fails its call, not the run. Dropped with the call, it does not outlive it.
     let mut running = AbortOnDropHandle::new(tokio::spawn(tool.run(call.arguments.clone(), call_context)));
     let joined = tokio::select! {
@@ -310,26 +316,6 @@ async fn permit(
     }
 }
 
-/// What the rules, the mode and the run's policy say about these effects of a tool.
-fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, accesses: &[Access]) -> Decision {
-    let mode = match context.options.mode.as_str() {
-        "plan" => Mode::Plan,
-        "explore" => Mode::Explore,
-        _ => Mode::Build,
-    };
-    let extra_dirs: Vec<std::path::PathBuf> = context.options.add_dirs.iter().map(Into::into).collect();
-    services.rules.decide(&DecideInput {
-        tool: spec.name,
-        category: spec.category,
-        accesses,
-        mode,
-        policy: context.options.approval,
-        project_root: &context.project_root,
-        extra_dirs: &extra_dirs,
-        home: context.tool_env.get("HOME").map(std::path::Path::new),
-    })
-}
-
 fn approval_request(
     services: &RunServices,
     project_root: &std::path::Path,
@@ -379,8 +365,8 @@ fn call_context(
     turn_id: TurnId,
     tool_call_id: ToolCallId,
     spec: &ToolSpec,
-    tasks: Vec<TaskItem>,
 ) -> CallContext {
+    let bounds = call_bounds(services, context, spec);
     CallContext {
         thread_id: context.thread_id,
         tool_call_id,
@@ -396,8 +382,11 @@ fn call_context(
             spec: spec.clone(),
             turn_id,
             tool_call_id,
+            bounds: bounds.clone(),
         }),
-        tasks,
+        tasks: Vec::new(),
+        bounds,
+        granted: None,
         cancel: context.cancel.child_token(),
         clock: Arc::clone(&services.clock),
         ids: Arc::clone(&services.ids),
@@ -412,6 +401,7 @@ struct CallPort {
     spec: ToolSpec,
     turn_id: TurnId,
     tool_call_id: ToolCallId,
+    bounds: CallBounds,
 }
 
 impl ToolPort for CallPort {
@@ -472,7 +462,8 @@ impl ToolPort for CallPort {
 
     fn may_read(&self, path: &std::path::Path) -> bool {
         let access = [Access::ReadPath(path.to_path_buf())];
-        decide(&self.services, &self.context, &self.spec, &access).verdict == Verdict::Allow
+        self.bounds.may_read(path)
+            && decide(&self.services, &self.context, &self.spec, &access).verdict == Verdict::Allow
     }
 
     fn output(&self, text: &str) {

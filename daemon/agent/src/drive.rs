@@ -14,7 +14,7 @@ use mcode_ids::{ItemId, RunId, ThreadId, TurnId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
-use mcode_tools::{FileLedger, ToolSet};
+use mcode_tools::{Bounds, FileLedger, ToolSet};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,8 @@ pub struct RunServices {
     pub tools: Arc<ToolSet>,
     /// The user's rules.
     pub rules: Arc<RuleSet>,
+    /// What commands and file tools are held to.
+    pub bounds: Arc<Bounds>,
     /// What the model believes of files.
     pub ledger: Arc<FileLedger>,
     /// Large bodies.

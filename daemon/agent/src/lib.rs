@@ -16,6 +16,7 @@ pub mod media;
 pub mod port;
 mod preview;
 pub mod prompt;
+mod reach;
 pub mod repetition;
 pub mod step;
 

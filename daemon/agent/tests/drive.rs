@@ -16,7 +16,8 @@ use mcode_models::{
     ModelStream, ResolvedModel, Response, StopReason, StreamEvent, Wire,
 };
 use mcode_permissions::RuleSet;
-use mcode_tools::{FileLedger, ToolSet};
+use mcode_tools::bounds::Settings;
+use mcode_tools::{Bounds, FileLedger, OwnPlaces, ToolSet};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -124,6 +125,7 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         models: Arc::new(Models),
         tools: Arc::new(ToolSet::new(Vec::new())),
         rules: Arc::new(RuleSet::default()),
+        bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
         ledger: Arc::new(FileLedger::new([])),
         blobs: Arc::new(NoBlobs),
         clock: Arc::new(ManualClock::default()),

@@ -1,12 +1,13 @@
 //! The per-user daemon.
 //!
 //! Reading order: [`startup`] (what must be in place before anything runs), [`wiring`] (the parts and how they are put
-//! together), [`signals`] (how it ends), [`logging`].
+//! together), [`sandbox`] (what commands are held to), [`signals`] (how it ends), [`logging`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 mod failure;
 mod logging;
+mod sandbox;
 mod signals;
 mod startup;
 mod wiring;

@@ -93,7 +93,7 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
     for fault in config.errors().iter().chain(&config.warnings()) {
         tracing::warn!("{fault}");
     }
-    let result = wiring::serve(config, dirs, incoming, shutdown.clone()).await;
+    let result = wiring::serve(config, dirs, socket, incoming, shutdown.clone()).await;
     shutdown.cancel();
     watcher.abort();
     // In this order: whoever waits for the socket's lock goes for the data's next.

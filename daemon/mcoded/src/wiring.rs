@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcode_config::{ConfigFile, ConfigHandle, Effective};
-use mcode_endpoint::Incoming;
+use mcode_endpoint::{Incoming, SocketPath};
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
@@ -12,11 +12,13 @@ use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
 use mcode_threads::{Deps, Threads, recovery};
-use mcode_tools::ToolSet;
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
 use mcode_tools::tasks::TasksTool;
+use mcode_tools::{Bounds, ToolSet};
 use tokio_util::sync::CancellationToken;
+
+use crate::sandbox;
 
 /// How long calls may go on after the daemon was told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -26,6 +28,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 pub(crate) async fn serve(
     config: ConfigHandle,
     dirs: &Dirs,
+    socket: &SocketPath,
     incoming: Incoming,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -38,7 +41,10 @@ pub(crate) async fn serve(
         log_file: dirs.log_file(),
         executable: mcode_env::process::current_exe().unwrap_or_default(),
     };
-    let threads = Threads::new(deps(&config, dirs, clock).await?);
+    let held = sandbox::sandbox(&config, dirs, socket.address());
+    let bounds = Arc::clone(&held.bounds);
+    let self_test = tokio::spawn(sandbox::try_out(Arc::clone(&bounds)));
+    let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds)).await?);
     let recovered = recovery::recover(threads.deps()).await?;
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed");
@@ -49,6 +55,7 @@ pub(crate) async fn serve(
         threads: threads.clone(),
         about: Arc::new(about),
         config_faults: faults(config),
+        sandbox: sandbox::tell(bounds),
         accepting: accepting.clone(),
         streams: streams.clone(),
     };
@@ -67,10 +74,12 @@ pub(crate) async fn serve(
         result = mcode_server::serve(deps, incoming) => result?,
         () = ending => tracing::warn!("calls were cut off at the end"),
     }
+    self_test.abort();
+    drop(held);
     Ok(())
 }
 
-async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyhow::Result<Deps> {
+async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds: Arc<Bounds>) -> anyhow::Result<Deps> {
     let (database, blobs, store_clock) = (dirs.database(), dirs.blobs(), Arc::clone(&clock));
     let store = tokio::task::spawn_blocking(move || Store::open(database, blobs, store_clock)).await??;
     let current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync> = {
@@ -87,6 +96,7 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
         models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),
         tools: Arc::new(ToolSet::new(tools)),
         rules: rules(Arc::clone(&current)),
+        bounds,
         config: current,
         clock,
         ids: Arc::new(SystemIds),

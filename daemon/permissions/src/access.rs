@@ -33,6 +33,35 @@ pub enum Access {
     },
     /// Reaches this host.
     Host(String),
+    /// Does what the sandbox keeps commands from.
+    Unconfined(Unconfined),
     /// Nothing outside the conversation.
     Internal,
+}
+
+/// What the sandbox keeps commands from. It is asked about even when the same thing within the sandbox would be
+/// allowed, and a run that allows everything does not answer it, the network apart: only a person does, or a rule that
+/// names the path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unconfined {
+    /// Runs the command of this call outside the sandbox.
+    Command,
+    /// Lets the command of this call use the network as the user does.
+    Network,
+    /// Changes this path (resolved), which a command could not.
+    Edit(PathBuf),
+    /// Reads this path (resolved), which a command could not.
+    Read(PathBuf),
+}
+
+impl Unconfined {
+    /// What it is, in words that can be asked about.
+    pub(crate) const fn words(&self) -> &'static str {
+        match self {
+            Self::Command => "running a command outside the sandbox",
+            Self::Network => "running a command with the network",
+            Self::Edit(_) => "changing what the sandbox keeps from commands",
+            Self::Read(_) => "reading what the sandbox hides from commands",
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mcode_events::run::ApprovalPolicy;
 
-use crate::access::{Access, Category};
+use crate::access::{Access, Category, Unconfined};
 use crate::command::{Parsed, Simple, parse};
 use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
@@ -143,6 +143,8 @@ impl RuleSet {
                 let why = format!("{}, and this run refuses what would be asked", decision.why);
                 Decision { verdict: Verdict::Deny, why, ..decision }
             }
+            // Whoever allows everything means everything within the sandbox.
+            (Verdict::Ask, ApprovalPolicy::All) if case.only_a_person() => decision,
             (Verdict::Ask, ApprovalPolicy::All) => {
                 let why = format!("this run allows everything that is not denied (otherwise: {})", decision.why);
                 Decision { verdict: Verdict::Allow, why, ..decision }
@@ -162,6 +164,15 @@ impl RuleSet {
                 .allow
                 .iter()
                 .find(|rule| case.concerns(&rule.subject, false) && edit_allowed(rule, path, case.input)),
+            Some(Access::Unconfined(what)) => self.allow.iter().find(|rule| {
+                let fits = case.concerns(&rule.subject, false) && case.pattern_fits(rule, false);
+                match what {
+                    Unconfined::Command => false,
+                    Unconfined::Network => fits,
+                    Unconfined::Edit(path) => fits && rule.pattern.is_some() && edit_allowed(rule, path, case.input),
+                    Unconfined::Read(_) => fits && rule.pattern.is_some(),
+                }
+            }),
             _ => self.allow.iter().find(|rule| case.concerns(&rule.subject, false) && case.pattern_fits(rule, false)),
         }
     }
@@ -265,16 +276,31 @@ impl Case<'_> {
         match subject {
             Subject::Tool(name) => name.is_match(tool),
             Subject::View => match self.access {
-                Some(Access::ReadPath(_)) => restricting || tool == "view",
+                Some(Access::ReadPath(_) | Access::Unconfined(Unconfined::Read(_))) => restricting || tool == "view",
                 _ => false,
             },
-            Subject::Read => matches!(self.access, Some(Access::ReadPath(_))) || self.bare(category, Category::Read),
-            Subject::Edit => matches!(self.access, Some(Access::EditPath(_))) || self.bare(category, Category::Edit),
-            Subject::Shell => {
-                matches!(self.access, Some(Access::Command { .. })) || self.bare(category, Category::Execute)
+            Subject::Read => {
+                matches!(self.access, Some(Access::ReadPath(_) | Access::Unconfined(Unconfined::Read(_))))
+                    || self.bare(category, Category::Read)
             }
-            Subject::Network => matches!(self.access, Some(Access::Host(_))) || self.bare(category, Category::Network),
+            Subject::Edit => {
+                matches!(self.access, Some(Access::EditPath(_) | Access::Unconfined(Unconfined::Edit(_))))
+                    || self.bare(category, Category::Edit)
+            }
+            Subject::Shell => {
+                matches!(self.access, Some(Access::Command { .. } | Access::Unconfined(Unconfined::Command)))
+                    || self.bare(category, Category::Execute)
+            }
+            Subject::Network => {
+                matches!(self.access, Some(Access::Host(_) | Access::Unconfined(Unconfined::Network)))
+                    || self.bare(category, Category::Network)
+            }
         }
+    }
+
+    /// Whether a run that allows everything leaves this to a person.
+    fn only_a_person(&self) -> bool {
+        matches!(self.access, Some(Access::Unconfined(what)) if *what != Unconfined::Network)
     }
 
     /// A call that names nothing it touches is known by its category alone.
@@ -286,13 +312,18 @@ impl Case<'_> {
         let Some(pattern) = &rule.pattern else { return true };
         let places = self.input.places();
         match self.access {
-            Some(Access::ReadPath(path) | Access::EditPath(path)) => {
-                pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, wide))
-            }
+            Some(
+                Access::ReadPath(path)
+                | Access::EditPath(path)
+                | Access::Unconfined(Unconfined::Edit(path) | Unconfined::Read(path)),
+            ) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, wide)),
             Some(Access::Host(host)) => {
                 pattern.host.as_ref().is_some_and(|pattern| pattern.is_match(host.to_lowercase()))
             }
-            Some(Access::Command { .. } | Access::Internal) | None => false,
+            // Every host is within reach then, so a rule that restricts any of them speaks of it, and one that allows
+            // some does not.
+            Some(Access::Unconfined(Unconfined::Network)) => wide && pattern.host.is_some(),
+            Some(Access::Command { .. } | Access::Unconfined(Unconfined::Command) | Access::Internal) | None => false,
         }
     }
 
@@ -406,6 +437,9 @@ impl Case<'_> {
                     Mode::Build | Mode::Explore => deny("changes no files"),
                 }
             }
+            Some(Access::Unconfined(what)) if !matches!(what, Unconfined::Read(_)) => {
+                deny(&format!("does without {}", what.words()))
+            }
             Some(Access::Command { .. }) => match &self.parsed {
                 Some(parsed) if only_looks(parsed) => None,
                 _ => deny("runs only commands that look (such as ls, cat, rg, find, git log), without redirections"),
@@ -440,6 +474,7 @@ impl Case<'_> {
                 _ => default(Verdict::Ask, "running commands is asked"),
             },
             Some(Access::Host(_)) => default(Verdict::Ask, "reaching the network is asked"),
+            Some(Access::Unconfined(what)) => default(Verdict::Ask, &format!("{} is asked", what.words())),
             Some(Access::Internal) => default(Verdict::Allow, "it touches nothing outside the conversation"),
             None if self.input.category == Category::Internal => {
                 default(Verdict::Allow, "it touches nothing outside the conversation")

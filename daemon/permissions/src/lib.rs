@@ -20,7 +20,7 @@ mod runners;
 mod unwrap;
 mod words;
 
-pub use access::{Access, Category};
+pub use access::{Access, Category, Unconfined};
 pub use decide::{DecideInput, Decision, Verdict};
 pub use mode::Mode;
 pub use propose::propose_rule;

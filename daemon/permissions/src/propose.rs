@@ -45,7 +45,7 @@ pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Opt
             Some(format!("{name}({})", pattern(path, project_root)))
         }
         Access::Host(host) => Some(format!("network({})", escape(host))),
-        Access::Internal => None,
+        Access::Unconfined(_) | Access::Internal => None,
     }
 }
 

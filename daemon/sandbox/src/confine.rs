@@ -3,9 +3,9 @@
 use std::fmt;
 
 #[cfg(target_os = "linux")]
-pub(crate) use crate::linux::{Confined, Pids, strength};
+pub(crate) use crate::linux::{Confined, Kept, strength};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use elsewhere::{Confined, Pids, strength};
+pub(crate) use elsewhere::{Confined, Kept, strength};
 
 /// What this machine can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,12 +69,18 @@ mod elsewhere {
     #[derive(Debug)]
     pub(crate) enum Confined {}
 
-    /// Never made: there are no control groups here.
+    /// Never made, likewise.
     #[derive(Debug)]
-    pub(crate) enum Pids {}
+    pub(crate) enum Kept {}
+
+    impl Kept {
+        pub(crate) fn started(&mut self) -> io::Result<()> {
+            match *self {}
+        }
+    }
 
     impl Confined {
-        pub(crate) fn prepare(_policy: &Policy, _cwd: &Path) -> io::Result<(Self, Option<Pids>)> {
+        pub(crate) fn prepare(_policy: &Policy, _cwd: &Path) -> io::Result<(Self, Kept)> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "commands can not be sandboxed on this system yet"))
         }
     }

@@ -47,8 +47,10 @@ const HIDDEN: [&str; 35] = [
     ".mysql_history",
 ];
 
-/// Of the whole machine, for those who could read them.
-const HIDDEN_SYSTEM: [&str; 4] = ["/etc/shadow", "/etc/gshadow", "/proc/kcore", "/proc/kmsg"];
+/// Of the whole machine, for those who could read them. Nothing of `/proc`: what lies beside something hidden is named
+/// one by one, and a command's own folder there does not exist yet. What must not be read of it takes capabilities
+/// that are given up.
+const HIDDEN_SYSTEM: [&str; 2] = ["/etc/shadow", "/etc/gshadow"];
 
 /// In `~/.ssh`: no secrets, and without them git over SSH knows no host.
 const SHOWN_SSH: [&str; 2] = ["known_hosts", "config"];
@@ -142,7 +144,7 @@ impl Grounds {
             shown,
             fixed,
             sockets,
-            network: self.network,
+            network: self.network.clone(),
             quotas: Quotas { file_bytes: file_bytes(&self.temp), ..Quotas::default() },
             temp: self.temp.clone(),
             without_namespaces: false,

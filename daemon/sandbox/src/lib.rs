@@ -14,6 +14,8 @@ pub mod layout;
 pub mod marked;
 pub mod policy;
 pub mod process;
+#[cfg(unix)]
+pub mod proxy;
 pub mod runner;
 pub mod self_test;
 pub mod settings;

@@ -7,14 +7,20 @@ use std::path::{Path, PathBuf};
 use crate::git::{Repositories, obeyed};
 
 /// Whether a command may use the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Network {
     /// As the user himself.
     #[default]
     Allow,
     /// Nothing but Unix sockets and, where a network namespace can be had, a loopback of the command's own.
     Deny,
+    /// As [`Network::Deny`], and where a network namespace can be had, the proxy that listens on this Unix socket is
+    /// found on that loopback, at [`PROXY_PORT`].
+    Proxy(PathBuf),
 }
+
+/// Where a command finds the proxy, on its own loopback.
+pub const PROXY_PORT: u16 = 3128;
 
 /// Most processes and threads of one command.
 pub const PROCESSES_MAX: u32 = 4096;
@@ -105,6 +111,19 @@ impl Policy {
         self
     }
 
+    /// Variables by which programs find the proxy; none where there is no proxy.
+    #[must_use]
+    pub fn proxy_env(&self) -> Vec<(&'static str, String)> {
+        if !matches!(self.network, Network::Proxy(_)) {
+            return Vec::new();
+        }
+        let (http, socks) = (format!("http://127.0.0.1:{PROXY_PORT}"), format!("socks5h://127.0.0.1:{PROXY_PORT}"));
+        let of_http = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"].map(|name| (name, http.clone()));
+        let of_all = ["ALL_PROXY", "all_proxy"].map(|name| (name, socks.clone()));
+        let none = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1,::1".to_owned()));
+        of_http.into_iter().chain(of_all).chain(none).collect()
+    }
+
     /// One line about what is held, for a model whose command may have failed because of it. `shown_max` writable
     /// folders are named, the project's first.
     #[must_use]
@@ -113,7 +132,11 @@ impl Policy {
         if self.write.len() > shown_max {
             named.push("some caches".to_owned());
         }
-        let network = if self.network == Network::Deny { "; the network is off" } else { "" };
+        let network = match self.network {
+            Network::Allow => "",
+            Network::Deny => "; the network is off",
+            Network::Proxy(_) => "; of the network, only the hosts that the user has listed can be reached",
+        };
         let fixed = if self.fixed.is_empty() { "" } else { " (not .git/hooks, .git/config and .mcode in them)" };
         format!("writable: {}{fixed}; temporary files go to $TMPDIR{network}", named.join(", "))
     }

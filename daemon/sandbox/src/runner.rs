@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::process::{ChildStdin, Command};
 use tokio::time::Instant;
 
-use crate::confine::{Confined, Pids};
+use crate::confine::{Confined, Kept};
 use crate::os::{self, Force, Kin};
 use crate::process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 
@@ -36,8 +36,8 @@ impl LocalRunner {
         let name = spec.argv.first().map_or("", String::as_str);
         let confined = spec.policy.as_deref().map(|policy| Confined::prepare(policy, &spec.cwd)).transpose();
         let confined = confined.map_err(SpawnError::Policy)?;
-        let (confined, pids) = confined.unzip();
-        start(spec, name, confined, pids.flatten()).map_err(|source| SpawnError::Start {
+        let (confined, kept) = confined.unzip();
+        start(spec, name, confined, kept).map_err(|source| SpawnError::Start {
             program: name.to_owned(),
             cwd: spec.cwd.clone(),
             source,
@@ -46,7 +46,7 @@ impl LocalRunner {
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, pids: Option<Pids>) -> io::Result<Child> {
+fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, kept: Option<Kept>) -> io::Result<Child> {
     let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
     let (reader, writer) = io::pipe()?;
@@ -59,7 +59,9 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, pids: Optio
     let mut inner = command.spawn()?;
     // The command holds writing ends of the pipe; while it lives the output would never end.
     drop(command);
-    let kin = match Kin::adopt(&inner) {
+    let mut kept = kept;
+    let begun = kept.as_mut().map_or(Ok(()), Kept::started).and_then(|()| Kin::adopt(&inner));
+    let kin = match begun {
         Ok(kin) => kin,
         Err(error) => {
             inner.start_kill().ok();
@@ -73,7 +75,7 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, pids: Optio
         output: Some(OutputPipe(os::Output::new(reader)?)),
         stdin,
         exit: None,
-        pids,
+        kept,
     })
 }
 
@@ -120,9 +122,9 @@ pub struct Child {
     output: Option<OutputPipe>,
     stdin: Option<ChildStdin>,
     exit: Option<ExitState>,
-    /// Limits how many processes it has; removed with it.
+    /// What goes on outside for it while it runs.
     #[allow(dead_code, reason = "held for its drop")]
-    pids: Option<Pids>,
+    kept: Option<Kept>,
 }
 
 impl Child {

@@ -43,6 +43,20 @@ pub struct About {
 /// Answers questions about the configuration with its faults, one line each.
 pub type ConfigFaults = Arc<dyn Fn(ConfigQuestion) -> Vec<String> + Send + Sync>;
 
+/// What commands are held to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxReport {
+    /// Whether the kernel holds them to a policy.
+    pub enforced: bool,
+    /// By what, in one word.
+    pub strength: String,
+    /// What is not held, one sentence each.
+    pub lacks: Vec<String>,
+}
+
+/// Tells what commands are held to; `None` while that is being tried out.
+pub type TellSandbox = Arc<dyn Fn() -> Option<SandboxReport> + Send + Sync>;
+
 /// What is asked about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigQuestion {
@@ -63,6 +77,8 @@ pub struct ServerDeps {
     pub about: Arc<About>,
     /// The configuration's faults.
     pub config_faults: ConfigFaults,
+    /// What commands are held to.
+    pub sandbox: TellSandbox,
     /// No connection is accepted from here on, and the socket is given up.
     pub accepting: CancellationToken,
     /// Subscriptions end, once they have sent what is in the log.

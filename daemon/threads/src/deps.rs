@@ -10,7 +10,7 @@ use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
 use mcode_store::Store;
-use mcode_tools::ToolSet;
+use mcode_tools::{Bounds, ToolSet};
 
 /// Gives the present value of something that can change.
 pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
@@ -39,6 +39,8 @@ pub struct Deps {
     pub tools: Arc<ToolSet>,
     /// The user's rules as they now are.
     pub rules: Current<RuleSet>,
+    /// What commands and file tools are held to.
+    pub bounds: Arc<Bounds>,
     /// The configuration as it now is.
     pub config: Current<Effective>,
     /// The clock.

@@ -138,6 +138,7 @@ impl Actor {
             models: Arc::clone(&self.deps.models),
             tools: Arc::clone(&self.deps.tools),
             rules: (self.deps.rules)(),
+            bounds: Arc::clone(&self.deps.bounds),
             ledger: Arc::clone(&self.ledger),
             blobs: self.deps.store.blobs(),
             clock: Arc::clone(&self.deps.clock),

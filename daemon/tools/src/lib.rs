@@ -9,6 +9,7 @@
 pub mod arguments;
 pub mod ask;
 mod blocking;
+pub mod bounds;
 pub mod edit;
 pub mod fs;
 pub mod ledger;
@@ -20,6 +21,7 @@ pub mod shell;
 pub mod tasks;
 pub mod tool;
 
+pub use bounds::{Bounds, CallBounds, OwnPlaces, Reach};
 pub use ledger::FileLedger;
 pub use output::{MAX_RESULT_BYTES, cut_to_blob};
 pub use port::{AskOutcome, ToolPort};

@@ -2,6 +2,7 @@
 
 mod clean;
 mod environment;
+mod held;
 mod process_tool;
 mod render;
 mod supervise;

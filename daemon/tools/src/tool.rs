@@ -14,6 +14,7 @@ use mcode_permissions::access::{Access, Category};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::bounds::CallBounds;
 use crate::ledger::FileLedger;
 use crate::port::ToolPort;
 
@@ -53,6 +54,10 @@ pub struct CallContext {
     pub port: Arc<dyn ToolPort>,
     /// The model's present task list.
     pub tasks: Vec<TaskItem>,
+    /// What it may touch.
+    pub bounds: CallBounds,
+    /// What permission was given for; `None` while the call is only planned.
+    pub granted: Option<Arc<[Access]>>,
     /// Ends the call.
     pub cancel: CancellationToken,
     /// The clock.

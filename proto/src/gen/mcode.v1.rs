@@ -860,6 +860,22 @@ pub struct GetInfoResponse {
     /// The executable it was started from.
     #[prost(string, tag = "12")]
     pub executable: ::prost::alloc::string::String,
+    /// What commands are held to; absent while that is being tried out, right after the start.
+    #[prost(message, optional, tag = "13")]
+    pub sandbox: ::core::option::Option<SandboxInfo>,
+}
+/// What commands are held to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SandboxInfo {
+    /// Whether the kernel holds commands to a policy.
+    #[prost(bool, tag = "1")]
+    pub enforced: bool,
+    /// By what, such as `landlock-7+namespaces+seccomp`; `off` or `none` when by nothing.
+    #[prost(string, tag = "2")]
+    pub strength: ::prost::alloc::string::String,
+    /// What is not held, one sentence each, with what is missing for it.
+    #[prost(string, repeated, tag = "3")]
+    pub lacks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Asks the daemon to end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

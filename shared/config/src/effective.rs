@@ -76,6 +76,31 @@ pub struct PermissionRules {
     pub deny: Vec<(String, String)>,
 }
 
+/// Whether commands in the sandbox may use the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SandboxNetwork {
+    /// Never.
+    Deny,
+    /// When a person says so for a command, or the run allows everything.
+    #[default]
+    Ask,
+    /// Always.
+    Allow,
+}
+
+/// `[sandbox]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    /// `None`: wherever the system can hold one. `true`: no command runs where it can not.
+    pub enabled: Option<bool>,
+    /// The network.
+    pub network: SandboxNetwork,
+    /// Hosts that may be reached without asking, such as `*.example.org`.
+    pub hosts: Vec<String>,
+    /// Folders that may be written beside the project: absolute, below `~`, or from the project.
+    pub write: Vec<String>,
+}
+
 /// The values in force.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Effective {
@@ -95,7 +120,9 @@ pub struct Effective {
     pub permissions: PermissionRules,
     /// `ask`, `deny` or `all`, for runs that do not say.
     pub approve: Option<String>,
-    /// The documented sections `memory`, `sandbox`, `goals` and `login` as written, checked for types, for those who
+    /// What commands are held to.
+    pub sandbox: Sandbox,
+    /// The documented sections `memory`, `goals` and `login` as written, checked for types, for those who
     /// will use them.
     pub sections: BTreeMap<String, toml::Table>,
 }

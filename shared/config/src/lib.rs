@@ -18,6 +18,6 @@ mod schema;
 
 pub use duration::{DurationError, parse_duration};
 pub use edit::{ConfigFile, EditError};
-pub use effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry};
+pub use effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry, Sandbox, SandboxNetwork};
 pub use error::ConfigError;
 pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Origin};

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::duration::parse_duration;
-use crate::effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry};
+use crate::effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry, Sandbox, SandboxNetwork};
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.
 #[derive(Debug, Default, Deserialize)]
@@ -21,7 +21,7 @@ pub(crate) struct LowConfig {
     limits: LowLimits,
     permissions: LowPermissions,
     memory: Option<toml::Table>,
-    sandbox: Option<toml::Table>,
+    sandbox: LowSandbox,
     goals: Option<toml::Table>,
     login: Option<toml::Table>,
 }
@@ -63,6 +63,15 @@ struct LowLimits {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct LowSandbox {
+    enabled: Option<bool>,
+    network: Option<String>,
+    hosts: Vec<String>,
+    write: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct LowPermissions {
     allow: Vec<String>,
     ask: Vec<String>,
@@ -74,8 +83,7 @@ impl LowConfig {
     pub(crate) fn into_effective(self, file: &Path) -> Effective {
         let origin = file.display().to_string();
         let rules = |list: Vec<String>| list.into_iter().map(|rule| (rule, origin.clone())).collect();
-        let sections =
-            [("memory", self.memory), ("sandbox", self.sandbox), ("goals", self.goals), ("login", self.login)];
+        let sections = [("memory", self.memory), ("goals", self.goals), ("login", self.login)];
         Effective {
             model: self.model,
             small_model: self.small_model,
@@ -94,8 +102,21 @@ impl LowConfig {
                 deny: rules(self.permissions.deny),
             },
             approve: self.approve,
+            sandbox: self.sandbox.into_effective(),
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
         }
+    }
+}
+
+impl LowSandbox {
+    fn into_effective(self) -> Sandbox {
+        // The check has refused every other word.
+        let network = match self.network.as_deref() {
+            Some("deny") => SandboxNetwork::Deny,
+            Some("allow") => SandboxNetwork::Allow,
+            _ => SandboxNetwork::Ask,
+        };
+        Sandbox { enabled: self.enabled, network, hosts: self.hosts, write: self.write }
     }
 }
 

@@ -97,7 +97,7 @@ fn all_documented_keys_are_read_without_a_word() {
     assert_eq!((now.limits.max_cost_per_run, now.limits.max_cost_per_day), (Some(5.0), Some(50.0)));
     assert_eq!(now.limits.max_steps_per_run, Some(200));
     assert_eq!(now.permissions.ask, [("shell(git push *)".to_owned(), home.file().display().to_string())]);
-    assert_eq!(now.sections["sandbox"]["network"].as_str(), Some("ask"));
+    assert_eq!(now.sandbox.network, mcode_config::SandboxNetwork::Ask);
     assert_eq!(now.sections["login"]["example"]["client_id"].as_str(), Some("d"));
 }
 
@@ -236,7 +236,7 @@ fn new_keys_make_their_tables() {
     let now = handle.current();
     assert_eq!(now.providers["local"].models[0].id, "m");
     assert_eq!(now.fallback, ["a/c"]);
-    assert_eq!(now.sections["sandbox"]["enabled"].as_bool(), Some(true));
+    assert_eq!(now.sandbox.enabled, Some(true));
     assert!(home.text().starts_with("# mine\nmodel = \"a/b\"\n"), "{}", home.text());
     assert!(file.unset("providers.local").unwrap());
     assert_eq!(file.get("providers").unwrap(), None);

@@ -97,6 +97,10 @@ async fn show_info(context: &Context, client: &Client) -> Outcome {
             format!("data     {}", info.database),
             format!("log      {}", info.log_file),
         ];
+        lines.push(format!("sandbox  {}", info.sandbox.as_ref().map_or("being tried out", |found| &found.strength)));
+        lines.extend(
+            info.sandbox.iter().flat_map(|found| &found.lacks).map(|lack| format!("         not held: {lack}")),
+        );
         lines.extend(info.config_errors.iter().map(|fault| format!("config   {fault}")));
         sanitize(&lines.join("\n")).into_owned()
     })?;

@@ -1,12 +1,14 @@
 //! `mcode doctor`: whether the main job can run, and how to mend what is in its way.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use mcode_client::v1;
+use mcode_client::{Client, v1};
 use mcode_config::ConfigHandle;
 use mcode_text::sanitize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::args::Form;
 use crate::context::Context;
@@ -17,6 +19,11 @@ use crate::verbs::Outcome;
 
 /// Most models that are looked at for a usable one.
 const MODELS_MAX: u32 = 500;
+
+/// How long the daemon may take to try out its sandbox.
+const SANDBOX_WAIT: Duration = Duration::from_secs(15);
+/// How often it is asked meanwhile.
+const SANDBOX_LOOK: Duration = Duration::from_millis(50);
 
 /// Check everything.
 #[derive(Debug, Args)]
@@ -190,6 +197,7 @@ async fn daemon(context: &Context) -> Vec<Check> {
         let found = format!("{found}, but this is mcode {}", env!("CARGO_PKG_VERSION"));
         Check::bad("daemon", Grade::Warn, found, mend)
     });
+    checks.push(sandbox(tried(&client, info.sandbox).await));
     let request =
         v1::ListModelsRequest { page_size: MODELS_MAX, env: mcode_env::process::vars(), ..Default::default() };
     checks.push(match client.list_models(request).await {
@@ -200,6 +208,33 @@ async fn daemon(context: &Context) -> Vec<Check> {
         }
     });
     checks
+}
+
+/// What commands are held to, once the daemon has tried it out.
+async fn tried(client: &Client, first: Option<v1::SandboxInfo>) -> Option<v1::SandboxInfo> {
+    let (mut found, deadline) = (first, Instant::now() + SANDBOX_WAIT);
+    while found.is_none() && Instant::now() < deadline {
+        tokio::time::sleep(SANDBOX_LOOK).await;
+        found = client.handshake().await.ok()?.sandbox;
+    }
+    found
+}
+
+/// Nothing held is no failure: the main job can run, and the user is asked before commands.
+fn sandbox(found: Option<v1::SandboxInfo>) -> Check {
+    let Some(found) = found else {
+        let mend = "run this again; mcode daemon logs may say why it takes so long";
+        return Check::bad("sandbox", Grade::Warn, "not tried out yet", mend);
+    };
+    if found.enforced && found.lacks.is_empty() {
+        return Check::ok("sandbox", found.strength);
+    }
+    let mend = if found.enforced {
+        "provide what is named, or live with it"
+    } else {
+        "on Linux 6.2 or later turn Landlock on; until then allow commands with care"
+    };
+    Check::bad("sandbox", Grade::Warn, format!("{}; not held: {}", found.strength, found.lacks.join("; ")), mend)
 }
 
 /// A usable model, other than the scripted one of the demo, which can not do the main job.
@@ -248,6 +283,19 @@ mod tests {
         assert_eq!(models(&[model("demo", true, false)]).grade, Grade::Fail);
         assert_eq!(models(&[model("demo", true, false), model("x", true, false)]).grade, Grade::Ok);
         assert_eq!(models(&[model("y", true, false), model("x", false, true)]).mend, "set X_API_KEY");
+    }
+
+    #[test]
+    fn what_the_sandbox_lacks_is_named_and_stops_nobody() {
+        let info = |enforced, lacks: &[&str]| {
+            let lacks = lacks.iter().map(|&lack| lack.to_owned()).collect();
+            Some(v1::SandboxInfo { enforced, strength: "landlock-7".into(), lacks })
+        };
+        assert_eq!(sandbox(info(true, &[])), Check::ok("sandbox", "landlock-7"));
+        for check in [sandbox(info(true, &["the network"])), sandbox(info(false, &["the network"]))] {
+            assert!(check.grade == Grade::Warn && check.found.contains("the network"), "{check:?}");
+        }
+        assert_eq!(sandbox(None).grade, Grade::Warn);
     }
 
     #[test]

@@ -5,21 +5,24 @@
 
 mod capabilities;
 mod files;
+mod kept;
 mod lacking;
 mod mounts;
 mod network;
 mod pids;
 mod quotas;
 
-pub(crate) use pids::Pids;
+pub(crate) use kept::Kept;
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use self::pids::Pids;
 use crate::confine::Strength;
 use crate::policy::{Network, Policy, Quotas};
 
@@ -31,6 +34,8 @@ const LANDLOCK_MIN: u32 = 3;
 pub(crate) struct Confined {
     rules: OwnedFd,
     mounts: Option<mounts::Mounts>,
+    /// Where to hand out a listener of the command's own network.
+    hand_out: Option<UnixStream>,
     filter: Option<seccompiler::BpfProgram>,
     cwd: CString,
     quotas: Quotas,
@@ -44,23 +49,30 @@ impl Confined {
     ///
     /// # Errors
     /// When something of it can not be had; the command must not run then.
-    pub(crate) fn prepare(policy: &Policy, cwd: &Path) -> io::Result<(Self, Option<Pids>)> {
+    pub(crate) fn prepare(policy: &Policy, cwd: &Path) -> io::Result<(Self, Kept)> {
         let namespace = if policy.without_namespaces { None } else { namespace() };
         let filter = match policy.network {
             Network::Allow => None,
-            Network::Deny => Some(network::filter(namespace.is_some())?),
+            Network::Deny | Network::Proxy(_) => Some(network::filter(namespace.is_some())?),
         };
-        let (kept, group) = Pids::new(policy.quotas.processes).unzip();
+        let (pids, group) = Pids::new(policy.quotas.processes).unzip();
+        let (listener, hand_out) = match &policy.network {
+            Network::Proxy(socket) if namespace.is_some() => {
+                kept::handing_out(socket).map(|(near, far)| (Some(near), Some(far)))?
+            }
+            _ => (None, None),
+        };
         let confined = Self {
             rules: files::ruleset(policy, namespace.is_some())?,
             mounts: namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?,
+            hand_out,
             filter,
             cwd: c_path(cwd)?,
             quotas: policy.quotas,
             own_user_namespace: namespace == Some(mounts::Namespace::User),
             group,
         };
-        Ok((confined, kept))
+        Ok((confined, Kept::new(pids, listener)))
     }
 
     /// Gives up what the policy does not allow, for good. Called in the child; makes system calls only.
@@ -72,6 +84,9 @@ impl Confined {
             mounts.enter()?;
             if let Some(folder) = mounts.shared_memory() {
                 files::grant(&self.rules, folder, files::all_rights())?;
+            }
+            if let Some(hand_out) = &self.hand_out {
+                kept::hand_out_listener(hand_out)?;
             }
             // Again: the folder this process stands in may lie below what was just mounted.
             rustix::process::chdir(self.cwd.as_c_str())?;

@@ -84,7 +84,7 @@ impl Mounts {
             covered_folders: paths(&folders)?,
             covered_files: paths(&files)?,
             shared,
-            offline: policy.network == Network::Deny,
+            offline: policy.network != Network::Allow,
         })
     }
 

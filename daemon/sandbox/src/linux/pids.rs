@@ -2,7 +2,7 @@
 //! delegated tree (as systemd gives to a user's services), or version 1 as root.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -39,10 +39,14 @@ fn make(parent: &Path, processes: u32) -> io::Result<(Pids, OwnedFd)> {
     let folder = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
     fs::create_dir(&folder)?;
     let group = Pids { folder };
-    File::options().write(true).open(group.folder.join("pids.max"))?;
-    fs::write(group.folder.join("pids.max"), processes.to_string())?;
+    set(&group.folder.join("pids.max"), &processes.to_string())?;
     let entry = OpenOptions::new().write(true).open(group.folder.join("cgroup.procs"))?;
     Ok((group, entry.into()))
+}
+
+/// Gives a value to the kernel.
+fn set(file: &Path, value: &str) -> io::Result<()> {
+    File::options().write(true).open(file)?.write_all(value.as_bytes())
 }
 
 /// Moves the calling process into the group. System calls only.
@@ -72,7 +76,7 @@ fn parent() -> Option<PathBuf> {
         let folder = mounted(&mounts, |kind, _| kind == "cgroup2", &own)?;
         let there = fs::read_to_string(folder.join("cgroup.controllers")).ok()?;
         there.split_whitespace().any(|name| name == "pids").then_some(())?;
-        fs::write(folder.join("cgroup.subtree_control"), "+pids").ok()?;
+        set(&folder.join("cgroup.subtree_control"), "+pids").ok()?;
         Some(folder)
     };
     let usable = |folder: &PathBuf| make(folder, 1).is_ok();

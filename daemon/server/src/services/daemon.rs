@@ -26,6 +26,11 @@ impl v1::daemon_service_server::DaemonService for Services {
             log_file: about.log_file.to_string_lossy().into_owned(),
             config_errors: (self.deps.config_faults)(ConfigQuestion::Faults),
             executable: about.executable.to_string_lossy().into_owned(),
+            sandbox: (self.deps.sandbox)().map(|report| v1::SandboxInfo {
+                enforced: report.enforced,
+                strength: report.strength,
+                lacks: report.lacks,
+            }),
         }))
     }
 

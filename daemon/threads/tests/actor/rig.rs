@@ -21,7 +21,8 @@ use mcode_permissions::RuleSet;
 use mcode_permissions::access::{Access, Category};
 use mcode_store::Store;
 use mcode_threads::{Deps, NewInput, NewRun, RunSurroundings, Threads};
-use mcode_tools::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSet, ToolSpec};
+use mcode_tools::bounds::Settings;
+use mcode_tools::{Bounds, CallContext, CallPlan, OwnPlaces, Tool, ToolFailure, ToolOutput, ToolSet, ToolSpec};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -236,6 +237,7 @@ impl Rig {
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),
             rules: Arc::new(move || Arc::clone(&rules)),
+            bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
             config: Arc::new(move || Arc::clone(&config)),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),

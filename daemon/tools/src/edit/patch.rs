@@ -122,7 +122,7 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     fn file(&mut self, given: &str) -> Result<&mut Change, ToolFailure> {
-        let resolved = path::resolve(self.context, given)?;
+        let resolved = path::resolve_granted(self.context, given)?;
         if let Some(index) = self.changes.iter().position(|change| change.path == resolved) {
             return self.changes.get_mut(index).ok_or(ToolFailure::Cancelled);
         }

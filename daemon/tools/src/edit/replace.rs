@@ -132,7 +132,7 @@ fn replacements(arguments: &Arguments) -> Result<Vec<Replacement>, ToolFailure> 
 }
 
 fn compute(context: &CallContext, given: &str, replacements: &[Replacement]) -> Result<(Change, usize), ToolFailure> {
-    let resolved = path::resolve(context, given)?;
+    let resolved = path::resolve_granted(context, given)?;
     let shown = path::shown(context, &resolved);
     let before = disk::read_existing(&resolved, &shown)?;
     let mut text = match &before {

@@ -8,6 +8,7 @@ use mcode_events::tool::FileVersion;
 use similar::{DiffOp, TextDiff};
 
 use crate::fs::disk::{self, Owner};
+use crate::fs::steady::Folder;
 use crate::fs::text::Text;
 use crate::output::bounded_diff;
 use crate::tool::{CallContext, ToolFailure};
@@ -118,7 +119,7 @@ fn step(context: &CallContext, this: &mut Done<'_>) -> Result<(), ToolFailure> {
     if change.before == change.after {
         return Ok(());
     }
-    let Some(after) = &change.after else { return std::fs::remove_file(&change.path).map_err(refused) };
+    let Some(after) = &change.after else { return disk::remove(&change.path).map_err(refused) };
     this.folders = disk::create_parents(&change.path, context.umask).map_err(refused)?;
     let mode = if change.executable { 0o777 } else { 0o666 } & !context.umask;
     disk::replace(&change.path, after, this.owner.as_ref(), mode).map_err(refused)
@@ -131,7 +132,7 @@ fn undo(context: &CallContext, done: &[Done<'_>], failure: ToolFailure) -> ToolF
         let outcome = match &change.before {
             _ if change.before == change.after => Ok(()),
             Some(before) => disk::replace(&change.path, before, owner.as_ref(), 0o666 & !context.umask),
-            None => std::fs::remove_file(&change.path),
+            None => disk::remove(&change.path),
         };
         if let Err(error) = outcome {
             stuck.push(format!("{} ({error})", change.shown));
@@ -150,7 +151,8 @@ fn undo(context: &CallContext, done: &[Done<'_>], failure: ToolFailure) -> ToolF
 /// Removes folders that were made for a file; one that is in use meanwhile stays.
 fn remove_folders(folders: &[PathBuf]) {
     for folder in folders.iter().rev() {
-        if let Err(error) = std::fs::remove_dir(folder) {
+        let removed = Folder::above(folder).and_then(|above| std::fs::remove_dir(above.child(folder)?));
+        if let Err(error) = removed {
             tracing::debug!(%error, "a folder made for a change stays");
         }
     }

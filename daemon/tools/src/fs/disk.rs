@@ -1,12 +1,13 @@
 //! Reading from and writing to the disk: never a device or pipe, never half a file, never past a missing permission.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use similar::get_close_matches;
 
 use crate::fs::MAX_FILE_BYTES;
+use crate::fs::steady::{self, Folder};
 use crate::tool::ToolFailure;
 
 /// How many names of a folder are compared to suggest one for a missing file.
@@ -22,9 +23,20 @@ pub fn refusal(shown: &str, error: &io::Error) -> ToolFailure {
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder".to_owned(),
         io::ErrorKind::IsADirectory => "this is a folder".to_owned(),
+        _ if is_loop(error) => "a link has taken the place of a part of the path at this moment; try again".to_owned(),
         _ => error.to_string(),
     };
     ToolFailure::Failed(format!("{shown}: {reason}"))
+}
+
+#[cfg(unix)]
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_loop(_error: &io::Error) -> bool {
+    false
 }
 
 /// [`refusal`], with names like it from the same folder when the file is missing.
@@ -74,15 +86,8 @@ pub fn open(path: &Path, shown: &str) -> Result<(File, Metadata), ToolFailure> {
     if !meta.is_file() {
         return Err(ToolFailure::Failed(format!("{shown}: this is {}, not a regular file", special(&meta))));
     }
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // A pipe may take the file's place between the look and the opening.
-        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    }
-    let file = options.open(path).map_err(|error| refusal(shown, &error))?;
+    // A pipe, or a link, may take the file's place between the look and the opening.
+    let file = steady::open(path).map_err(|error| refusal(shown, &error))?;
     let meta = file.metadata().map_err(|error| refusal(shown, &error))?;
     if !meta.is_file() {
         return Err(ToolFailure::Failed(format!("{shown}: this is {}, not a regular file", special(&meta))));
@@ -171,11 +176,13 @@ pub fn create_parents(path: &Path, umask: u32) -> io::Result<Vec<PathBuf>> {
         path.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_path_buf).collect();
     absent.reverse();
     for folder in &absent {
-        match fs::create_dir(folder) {
+        let above = Folder::above(folder)?;
+        let held = above.child(folder)?;
+        match fs::create_dir(&held) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => continue,
             other => other?,
         }
-        set_mode(folder, 0o777 & !umask)?;
+        set_mode(&held, 0o777 & !umask)?;
     }
     Ok(absent)
 }
@@ -197,8 +204,8 @@ pub fn owner(path: &Path) -> Option<Owner> {
 /// The system's reason; the file is as it was and no temporary file is left.
 pub fn replace(path: &Path, content: &[u8], old: Option<&Owner>, mode: u32) -> io::Result<()> {
     check_writable(path)?;
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = tempfile::Builder::new().prefix(".mcode-").tempfile_in(folder)?;
+    let folder = Folder::above(path)?;
+    let mut file = tempfile::Builder::new().prefix(".mcode-").tempfile_in(folder.path())?;
     file.write_all(content)?;
     match old {
         Some(old) => {
@@ -208,9 +215,17 @@ pub fn replace(path: &Path, content: &[u8], old: Option<&Owner>, mode: u32) -> i
         None => set_mode(file.path(), mode)?,
     }
     file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    sync_folder(folder);
+    file.persist(folder.child(path)?).map_err(|error| error.error)?;
+    folder.sync();
     Ok(())
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// The system's reason.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(Folder::above(path)?.child(path)?)
 }
 
 #[cfg(unix)]
@@ -241,14 +256,4 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 #[cfg(not(unix))]
 fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
     Ok(())
-}
-
-/// Makes the rename last; a file system that can not do so has done its best.
-fn sync_folder(folder: &Path) {
-    #[cfg(unix)]
-    if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
-        tracing::debug!(%error, "a folder could not be synced");
-    }
-    #[cfg(not(unix))]
-    let _ = folder;
 }

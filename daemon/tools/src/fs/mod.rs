@@ -5,6 +5,7 @@ pub mod disk;
 pub mod listing;
 pub mod media;
 pub mod path;
+pub(crate) mod steady;
 pub mod text;
 pub mod view;
 pub mod write;

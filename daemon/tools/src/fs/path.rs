@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
+use mcode_permissions::access::Access;
+
 use crate::tool::{CallContext, ToolFailure};
 
 /// The most links that are followed for one path; Linux has the same limit.
@@ -27,6 +29,25 @@ pub fn resolve(context: &CallContext, given: &str) -> Result<PathBuf, ToolFailur
         )));
     }
     follow(&context.cwd.join(expand_home(context, given)), given)
+}
+
+/// [`resolve`], and in a call that is being run the path must be one that permission was given for: a link may have
+/// changed since it was asked.
+///
+/// # Errors
+/// As [`resolve`], and [`ToolFailure::Failed`] when the path leads elsewhere now.
+pub fn resolve_granted(context: &CallContext, given: &str) -> Result<PathBuf, ToolFailure> {
+    let path = resolve(context, given)?;
+    let covers = |access: &Access| match access {
+        Access::ReadPath(granted) | Access::EditPath(granted) => path.starts_with(granted),
+        _ => false,
+    };
+    if context.granted.as_ref().is_none_or(|granted| granted.iter().any(covers)) {
+        return Ok(path);
+    }
+    Err(ToolFailure::Failed(format!(
+        "{given}: it led elsewhere when permission was given for it; nothing was done, call again"
+    )))
 }
 
 /// `~` and `~/…` with the client's home folder in its place.

@@ -85,7 +85,7 @@ impl Tool for ViewTool {
             };
             match arguments.path.strip_prefix(BLOB_PREFIX) {
                 Some(hash) => view_blob(&context, hash, window),
-                None => view_path(&context, path::resolve(&context, &arguments.path)?, window),
+                None => view_path(&context, path::resolve_granted(&context, &arguments.path)?, window),
             }
         })
     }

@@ -77,7 +77,7 @@ impl Tool for WriteTool {
 }
 
 fn compute(context: &CallContext, arguments: &Arguments) -> Result<Change, ToolFailure> {
-    let resolved = path::resolve(context, &arguments.path)?;
+    let resolved = path::resolve_granted(context, &arguments.path)?;
     let shown = path::shown(context, &resolved);
     if arguments.content.len() as u64 > MAX_FILE_BYTES {
         return Err(ToolFailure::Failed(format!("{shown}: more than {} MB to write", MAX_FILE_BYTES / 1024 / 1024)));

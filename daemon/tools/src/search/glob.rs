@@ -123,11 +123,11 @@ impl Target {
         let (folders, rest) = split_literal(pattern);
         let under = |inner: &str| -> Result<PathBuf, ToolFailure> {
             let whole = if inner.starts_with('~') { PathBuf::from(inner) } else { base_dir.join(inner) };
-            path::resolve(context, &whole.to_string_lossy())
+            path::resolve_granted(context, &whole.to_string_lossy())
         };
         let shown_base = if base == "." { PathBuf::new() } else { PathBuf::from(base.trim_start_matches("./")) };
         Ok(Self {
-            root: if folders.is_empty() { base_dir.clone() } else { under(folders)? },
+            root: if folders.is_empty() { path::resolve_granted(context, base)? } else { under(folders)? },
             shown: shown_base.join(folders.trim_start_matches("./")),
             pattern: rest.to_owned(),
             literal: under(pattern)?,

@@ -199,7 +199,7 @@ fn search(context: &CallContext, arguments: &Arguments, limit: Duration) -> Resu
     let matcher = matcher(arguments)?;
     let only = only(arguments)?;
     let given = root_of(arguments);
-    let root = path::resolve(context, given)?;
+    let root = path::resolve_granted(context, given)?;
     let meta = std::fs::metadata(&root).map_err(|error| disk::missing(&root, given, &error))?;
     let stop = Stop::after(limit, context.cancel.clone());
     let search = Search { context, arguments, matcher, only, stop, found: Mutex::new(Found::default()) };

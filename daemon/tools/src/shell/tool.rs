@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcode_ids::ProcessId;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::{Access, Category, Unconfined};
 use mcode_sandbox::{CommandSpec, LocalRunner, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
 use mcode_text::truncate_bytes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::environment::command_env;
+use super::held::Held;
 use super::render::render;
 use super::supervise::supervise;
 use super::table::{End, LIVE_MAX, Process, ProcessTable, Stage};
+use crate::bounds::Wish;
 use crate::port::StartedProcess;
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
 
@@ -53,6 +55,7 @@ struct Wanted {
     cwd: PathBuf,
     limit: Option<Duration>,
     background: bool,
+    wish: Wish,
 }
 
 impl Wanted {
@@ -82,7 +85,12 @@ impl Wanted {
         if !cwd.is_dir() {
             return bad(format!("cwd: the folder {} does not exist", cwd.display()));
         }
-        Ok(Self { command: command.to_owned(), cwd, limit, background })
+        let wish = match arguments["sandbox"].as_str() {
+            Some("network") => Wish::Network,
+            Some("off") => Wish::Outside,
+            _ => Wish::Nothing,
+        };
+        Ok(Self { command: command.to_owned(), cwd, limit, background, wish })
     }
 }
 
@@ -100,7 +108,8 @@ impl Tool for ShellTool {
                  Of long output the beginning and the end are returned. With background: true the call returns at once \
                  with a process id for the `process` tool, you are told when the command ends, and there is no time \
                  limit unless timeout_s is given; use it for servers and watchers. Background processes end with the \
-                 thread."
+                 thread. Where there is a sandbox, commands write only in the project and below $TMPDIR (not in /tmp), \
+                 and have no network unless the user gives it: ask with `sandbox` only for commands that need it."
             ),
             schema: json!({
                 "type": "object",
@@ -109,7 +118,8 @@ impl Tool for ShellTool {
                     "cwd": {"type": "string", "description": "Folder to run in, relative to the working folder"},
                     "timeout_s": {"type": "number", "minimum": 1, "maximum": MAX_TIMEOUT_S, "description": "Time limit in seconds"},
                     "background": {"type": "boolean", "description": "Return at once and let it run"},
-                    "description": {"type": "string", "description": "What the command does, in a few words, for the user"}
+                    "description": {"type": "string", "description": "What the command does, in a few words, for the user"},
+                    "sandbox": {"type": "string", "enum": ["network", "off"], "description": "What the command needs beyond the sandbox, of which the user is asked: the network, or to run outside it (off)"}
                 },
                 "required": ["command"],
                 "additionalProperties": false
@@ -126,18 +136,28 @@ impl Tool for ShellTool {
             Some(_) => format!("in {}:\n{}", cwd.display(), wanted.command),
             None => wanted.command.clone(),
         };
-        Ok(CallPlan { access: vec![Access::Command { command: wanted.command, cwd }], preview, parallel: false })
+        // First, so that it is the reason that people are told.
+        let mut access: Vec<Access> =
+            context.bounds.wished(wanted.wish).map_err(ToolFailure::Failed)?.into_iter().collect();
+        let preview = match access.first() {
+            Some(Access::Unconfined(Unconfined::Network)) => format!("with the network:\n{preview}"),
+            Some(_) => format!("OUTSIDE THE SANDBOX:\n{preview}"),
+            None => preview,
+        };
+        access.push(Access::Command { command: wanted.command, cwd });
+        Ok(CallPlan { access, preview, parallel: false })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         let (runner, shell, table) = (self.runner, self.shell.clone(), Arc::clone(&self.table));
         Box::pin(async move {
             let wanted = Wanted::parse(&arguments, &context)?;
-            let process = start(runner, &shell, &table, &wanted, &context).await?;
+            let held = Held::begin(&context, wanted.wish).await?;
+            let process = start(runner, &shell, &table, &wanted, &context, &held).await?;
             if wanted.background {
-                return Ok(started(&process));
+                return Ok(started(&process, &held.remarks(&context, false, "")));
             }
-            attend(&process, &table, &context).await
+            attend(&process, &table, &context, held).await
         })
     }
 }
@@ -160,6 +180,7 @@ async fn start(
     table: &Arc<ProcessTable>,
     wanted: &Wanted,
     context: &CallContext,
+    held: &Held,
 ) -> Result<Arc<Process>, ToolFailure> {
     if context.cancel.is_cancelled() {
         return Err(ToolFailure::Cancelled);
@@ -175,12 +196,18 @@ async fn start(
     let mut env = command_env(&context.env, &wanted.cwd, shell.kind);
     // By it the next daemon finds what this one started right before it died, before its start was in the log.
     env.insert(TOOL_CALL_VARIABLE.to_owned(), context.tool_call_id.to_string());
+    let policy = held.policy();
+    if let Some(policy) = &policy {
+        env.insert("TMPDIR".to_owned(), policy.temp.to_string_lossy().into_owned());
+        env.extend(policy.proxy_env().into_iter().map(|(name, value)| (name.to_owned(), value)));
+    }
     let spec = CommandSpec {
         argv: script.argv.clone(),
         cwd: wanted.cwd.clone(),
         env,
         stdin: wanted.background,
         umask: Some(context.umask),
+        policy,
     };
     let mut child = runner.spawn(&spec).map_err(|error| spawn_failure(&error))?;
     let process_id = ProcessId::from_uuid(context.ids.next());
@@ -224,6 +251,7 @@ async fn attend(
     process: &Arc<Process>,
     table: &Arc<ProcessTable>,
     context: &CallContext,
+    held: Held,
 ) -> Result<ToolOutput, ToolFailure> {
     let mut guard = KillOnDrop(Some(Arc::clone(process)));
     tokio::select! {
@@ -237,9 +265,12 @@ async fn attend(
     }
     guard.0 = None;
     let (shown, shown_context) = (Arc::clone(process), context.clone());
-    let text = tokio::task::spawn_blocking(move || {
+    let (text, remarks) = tokio::task::spawn_blocking(move || {
         // The spool leaves the process while it is read, so that nobody waits for the disk behind the lock.
-        render(&shown_context, &mut shown.take_spool())
+        let text = render(&shown_context, &mut shown.take_spool());
+        let failed = shown.end().is_some_and(|end| end.code() != Some(0));
+        let remarks = held.remarks(&shown_context, failed, &text);
+        (text, remarks)
     })
     .await
     .map_err(|error| ToolFailure::Failed(format!("the output could not be read: {error}")))?;
@@ -248,10 +279,10 @@ async fn attend(
         process.reached(Stage::Gone).await;
         table.forget(context.thread_id, process.process_id);
     }
-    Ok(finished(process, text, &members))
+    Ok(finished(process, text, &members, &remarks))
 }
 
-fn finished(process: &Process, mut text: String, members: &[u32]) -> ToolOutput {
+fn finished(process: &Process, mut text: String, members: &[u32], remarks: &str) -> ToolOutput {
     let end = process.end().unwrap_or_else(|| End::Lost("its end was not seen".into()));
     let seconds = process.took().as_secs_f64();
     if text.is_empty() {
@@ -270,6 +301,7 @@ fn finished(process: &Process, mut text: String, members: &[u32]) -> ToolOutput 
             process.process_id
         ));
     }
+    text.push_str(remarks);
     let words = end.words();
     let words = words.strip_prefix("exit code").map_or(words.clone(), |code| format!("exit{code}"));
     let preview = format!("{words} in {seconds:.1} s");
@@ -277,11 +309,11 @@ fn finished(process: &Process, mut text: String, members: &[u32]) -> ToolOutput 
     ToolOutput { exit_code: end.code(), failed, ..ToolOutput::text(text, preview) }
 }
 
-fn started(process: &Process) -> ToolOutput {
+fn started(process: &Process, remarks: &str) -> ToolOutput {
     let (id, pid) = (process.process_id, process.identity().pid);
     ToolOutput::text(
         format!(
-            "Started in the background as {id} (pid {pid}). You are told when it ends; read its output with the process tool."
+            "Started in the background as {id} (pid {pid}). You are told when it ends; read its output with the process tool.{remarks}"
         ),
         format!("background, pid {pid}"),
     )

@@ -10,8 +10,12 @@ use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_permissions::access::Access;
+use mcode_tools::bounds::Settings;
 use mcode_tools::port::StartedProcess;
-use mcode_tools::{AskOutcome, CallContext, FileLedger, ToolFailure, ToolOutput, ToolPort, ToolSet, file_tools};
+use mcode_tools::{
+    AskOutcome, Bounds, CallBounds, CallContext, FileLedger, OwnPlaces, Reach, ToolFailure, ToolOutput, ToolPort,
+    ToolSet, file_tools,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -69,12 +73,19 @@ impl Rig {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
+        let env = Arc::new(BTreeMap::from([("HOME".to_owned(), root.join("home").display().to_string())]));
+        let thread_id = ThreadId::from_uuid(SeededIds::new(1).next());
+        let bounds =
+            Bounds::new(Arc::new(Settings::default), OwnPlaces { temp: root.join("temp"), ..OwnPlaces::default() });
+        let reach = Reach { project_root: root.clone(), ..Reach::default() };
         let context = CallContext {
-            thread_id: ThreadId::from_uuid(SeededIds::new(1).next()),
+            bounds: CallBounds::new(bounds, thread_id, reach, Arc::clone(&env)),
+            granted: None,
+            thread_id,
             tool_call_id: ToolCallId::from_uuid(SeededIds::new(2).next()),
             cwd: root.clone(),
             project_root: root.clone(),
-            env: Arc::new(BTreeMap::from([("HOME".to_owned(), root.join("home").display().to_string())])),
+            env,
             umask: 0o022,
             ledger: Arc::new(FileLedger::default()),
             blobs: Arc::new(MemoryBlobs::default()),

@@ -11,9 +11,12 @@ use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_sandbox::LocalRunner;
+use mcode_tools::bounds::Settings;
 use mcode_tools::port::StartedProcess;
 use mcode_tools::shell::{ProcessTable, shell_tools};
-use mcode_tools::{AskOutcome, CallContext, FileLedger, Tool, ToolFailure, ToolPort};
+use mcode_tools::{
+    AskOutcome, Bounds, CallBounds, CallContext, FileLedger, OwnPlaces, Reach, Tool, ToolFailure, ToolPort,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -127,6 +130,11 @@ pub struct Stage {
     pub table: Arc<ProcessTable>,
     pub context: CallContext,
     tools: Vec<Arc<dyn Tool>>,
+    pub bounds: Arc<Bounds>,
+    /// `[sandbox]`.
+    pub settings: Arc<Mutex<Settings>>,
+    /// Holds the temporary files of commands.
+    pub temp: TempDir,
 }
 
 impl Stage {
@@ -134,13 +142,21 @@ impl Stage {
         let folder = TempDir::new().unwrap();
         let cwd = folder.path().canonicalize().unwrap();
         let (port, blobs) = (Arc::new(Notes::default()), Arc::new(Kept::default()));
-        let env = BTreeMap::from([("PATH".to_owned(), mcode_env::process::var("PATH").unwrap())]);
+        let env = Arc::new(BTreeMap::from([("PATH".to_owned(), mcode_env::process::var("PATH").unwrap())]));
+        let thread_id = ThreadId::from_uuid(mcode_env::IdGen::next(&SystemIds));
+        let (settings, temp) = (Arc::new(Mutex::new(Settings::default())), TempDir::new().unwrap());
+        let current = Arc::clone(&settings);
+        let places = OwnPlaces { temp: temp.path().join("t"), ..OwnPlaces::default() };
+        let bounds = Bounds::new(Arc::new(move || current.lock().unwrap().clone()), places);
+        let reach = Reach { project_root: cwd.clone(), ..Reach::default() };
         let context = CallContext {
-            thread_id: ThreadId::from_uuid(mcode_env::IdGen::next(&SystemIds)),
+            bounds: CallBounds::new(Arc::clone(&bounds), thread_id, reach, Arc::clone(&env)),
+            granted: None,
+            thread_id,
             tool_call_id: ToolCallId::from_uuid(mcode_env::IdGen::next(&SystemIds)),
             cwd: cwd.clone(),
             project_root: cwd,
-            env: Arc::new(env),
+            env,
             umask: 0o022,
             ledger: Arc::new(FileLedger::default()),
             blobs: Arc::clone(&blobs) as Arc<dyn Blobs>,
@@ -152,7 +168,14 @@ impl Stage {
         };
         let table = ProcessTable::new();
         let tools = shell_tools(LocalRunner, &table);
-        Self { folder, port, blobs, table, context, tools }
+        Self { folder, port, blobs, table, context, tools, bounds, settings, temp }
+    }
+
+    /// Another reach, for the calls from here on.
+    pub fn reach(&mut self, reach: Reach) {
+        let reach = Reach { project_root: self.context.project_root.clone(), ..reach };
+        let env = Arc::clone(&self.context.env);
+        self.context.bounds = CallBounds::new(Arc::clone(&self.bounds), self.context.thread_id, reach, env);
     }
 
     pub fn set_env(&mut self, name: &str, value: &str) {

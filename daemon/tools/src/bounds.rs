@@ -1,0 +1,304 @@
+//! What a run may touch: one policy for its commands, which the kernel holds, and for the file tools, which hold it
+//! themselves. What lies beyond it is asked of a person.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mcode_ids::ThreadId;
+use mcode_permissions::access::{Access, Unconfined};
+use mcode_sandbox::{Grounds, Network, Policy};
+pub use mcode_sandbox::{NetworkRule, Settings, Strength};
+use tokio::sync::OnceCell;
+
+/// Where plan mode keeps its plans, from the project's root; the one place in `.mcode` that file tools write.
+const PLANS: &str = ".mcode/plans";
+/// Folders in which file tools change nothing without being allowed to, wherever they are: what lies there runs or is
+/// obeyed outside the sandbox.
+const GUARDED: [&str; 2] = [".git", ".mcode"];
+/// Writable folders that are named to a model.
+const NAMED_MAX: usize = 3;
+/// How long a thread's temporary files stay after the last was made or removed right in their folder.
+const TEMP_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Threads that are remembered as told that nothing is held; beyond it some are told again.
+const TOLD_MAX: usize = 10_000;
+
+/// Gives the settings as they now are.
+pub type CurrentSettings = Arc<dyn Fn() -> Settings + Send + Sync>;
+
+/// Where the daemon's own things are.
+#[derive(Debug, Clone, Default)]
+pub struct OwnPlaces {
+    /// Folders that commands may not read: configuration with keys, the database, the log.
+    pub private: Vec<PathBuf>,
+    /// The socket that clients come to.
+    pub socket: Option<PathBuf>,
+    /// Holds a folder for temporary files of each thread. Private to this user.
+    pub temp: PathBuf,
+    /// The socket of the proxy that reaches the hosts of the settings, where there is one.
+    pub proxy: Option<PathBuf>,
+}
+
+/// What commands and file tools are held to, for all runs.
+pub struct Bounds {
+    settings: CurrentSettings,
+    places: OwnPlaces,
+    strength: OnceCell<Strength>,
+    told: Mutex<BTreeSet<ThreadId>>,
+}
+
+impl fmt::Debug for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bounds").field("places", &self.places).field("strength", &self.strength).finish_non_exhaustive()
+    }
+}
+
+/// How far a run reaches.
+#[derive(Debug, Clone, Default)]
+pub struct Reach {
+    /// The project's root, resolved.
+    pub project_root: PathBuf,
+    /// Further folders of the run.
+    pub add_dirs: Vec<PathBuf>,
+    /// The run only looks (modes plan and explore): its commands write nothing but temporary files.
+    pub looking_only: bool,
+    /// Commands have the network without being asked for it.
+    pub network: bool,
+}
+
+/// What a command asks for beyond the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wish {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The network.
+    Network,
+    /// To run outside.
+    Outside,
+}
+
+/// What a command is held to.
+#[derive(Debug)]
+pub enum Hold {
+    /// The kernel holds this.
+    Held(Box<Policy>),
+    /// A person let this one run outside.
+    LetOut,
+    /// Nothing holds it, and why; said once per thread.
+    Nothing(String),
+}
+
+impl Bounds {
+    /// Bounds by these settings.
+    #[must_use]
+    pub fn new(settings: CurrentSettings, places: OwnPlaces) -> Arc<Self> {
+        Arc::new(Self { settings, places, strength: OnceCell::new(), told: Mutex::default() })
+    }
+
+    /// Bounds where it is known what the system holds.
+    #[must_use]
+    pub fn knowing(settings: CurrentSettings, places: OwnPlaces, strength: Strength) -> Arc<Self> {
+        let strength = OnceCell::from(strength);
+        Arc::new(Self { settings, places, strength, told: Mutex::default() })
+    }
+
+    /// What this system really holds; tried out the first time, which takes some hundredths of a second.
+    pub async fn strength(&self) -> &Strength {
+        self.strength.get_or_init(mcode_sandbox::self_test).await
+    }
+
+    /// The same, if it is known already.
+    #[must_use]
+    pub fn known_strength(&self) -> Option<&Strength> {
+        self.strength.get()
+    }
+
+    /// The folder that holds each thread's temporary files.
+    #[must_use]
+    pub fn temp(&self) -> &Path {
+        &self.places.temp
+    }
+
+    /// The settings as they now are.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        (self.settings)()
+    }
+
+    /// Removes the temporary files of threads that were left alone for [`TEMP_KEPT`]. Blocking.
+    pub fn sweep(&self) {
+        for entry in std::fs::read_dir(&self.places.temp).into_iter().flatten().flatten() {
+            let age =
+                entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed().unwrap_or_default());
+            if age.is_ok_and(|age| age > TEMP_KEPT)
+                && let Err(error) = std::fs::remove_dir_all(entry.path())
+            {
+                tracing::warn!(%error, "a thread's temporary files could not be removed");
+            }
+        }
+    }
+
+    /// Whether this thread is told for the first time.
+    fn first_time(&self, thread: ThreadId) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        told.insert(thread)
+    }
+}
+
+/// The bounds of one call. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CallBounds {
+    bounds: Arc<Bounds>,
+    thread: ThreadId,
+    reach: Arc<Reach>,
+    env: Arc<BTreeMap<String, String>>,
+    policy: Arc<OnceLock<Option<Policy>>>,
+}
+
+impl CallBounds {
+    /// The bounds of a call of this thread; `env` tells where the user's home and caches are.
+    #[must_use]
+    pub fn new(bounds: Arc<Bounds>, thread: ThreadId, reach: Reach, env: Arc<BTreeMap<String, String>>) -> Self {
+        Self { bounds, thread, reach: Arc::new(reach), env, policy: Arc::default() }
+    }
+
+    /// Whether file tools may read this resolved path. Blocking.
+    #[must_use]
+    pub fn may_read(&self, path: &Path) -> bool {
+        self.policy().is_none_or(|policy| policy.may_read(path))
+    }
+
+    /// What of these effects lies beyond the sandbox, to be asked about beside them. Blocking.
+    #[must_use]
+    pub fn beyond(&self, accesses: &[Access]) -> Vec<Access> {
+        if !accesses.iter().any(|access| matches!(access, Access::EditPath(_) | Access::ReadPath(_))) {
+            return Vec::new();
+        }
+        let Some(policy) = self.policy() else { return Vec::new() };
+        let plans = self.reach.project_root.join(PLANS);
+        let beyond = accesses.iter().filter_map(|access| match access {
+            Access::EditPath(path) if path.starts_with(&plans) && policy.write.contains(&self.reach.project_root) => {
+                None
+            }
+            Access::EditPath(path) if !policy.may_write(path) || guarded(path) => Some(Unconfined::Edit(path.clone())),
+            Access::ReadPath(path) if !policy.may_read(path) => Some(Unconfined::Read(path.clone())),
+            _ => None,
+        });
+        beyond.map(Access::Unconfined).collect()
+    }
+
+    /// What a command has to be given beyond the sandbox for its wish; nothing when it has it anyway.
+    ///
+    /// # Errors
+    /// When the settings leave nothing to ask.
+    pub fn wished(&self, wish: Wish) -> Result<Option<Access>, String> {
+        let settings = self.bounds.settings();
+        let off = settings.enabled == Some(false);
+        match wish {
+            Wish::Nothing => Ok(None),
+            _ if off => Ok(None),
+            Wish::Network if settings.network == NetworkRule::Allow => Ok(None),
+            Wish::Network if settings.network == NetworkRule::Deny => {
+                Err("the user's configuration keeps the network off ([sandbox] network = \"deny\")".to_owned())
+            }
+            Wish::Network => Ok(Some(Access::Unconfined(Unconfined::Network))),
+            Wish::Outside => Ok(Some(Access::Unconfined(Unconfined::Command))),
+        }
+    }
+
+    /// What a command is held to; its wish was granted. Looks at the disk.
+    ///
+    /// # Errors
+    /// When it must be held, and can not be.
+    pub async fn command(&self, wish: Wish) -> Result<Hold, String> {
+        let settings = self.bounds.settings();
+        if settings.enabled == Some(false) {
+            return Ok(Hold::Nothing("the configuration turns it off ([sandbox] enabled = false)".to_owned()));
+        }
+        if let Strength::None(reason) = self.bounds.strength().await {
+            return match settings.enabled {
+                Some(_) => Err(format!(
+                    "the sandbox can not be held here ({reason}), and the configuration demands it ([sandbox] enabled = \
+                     true), so nothing was run"
+                )),
+                None => Ok(Hold::Nothing(reason.clone())),
+            };
+        }
+        if wish == Wish::Outside {
+            return Ok(Hold::LetOut);
+        }
+        let this = self.clone();
+        let policy = tokio::task::spawn_blocking(move || this.command_policy(&settings, wish)).await;
+        let policy = policy.map_err(|error| error.to_string())?;
+        policy.map(|policy| Hold::Held(Box::new(policy))).map_err(|error| {
+            format!("the folder for temporary files of commands can not be made: {error}; nothing was run")
+        })
+    }
+
+    /// Whether this thread has not yet been told that nothing is held.
+    #[must_use]
+    pub fn first_time(&self) -> bool {
+        self.bounds.first_time(self.thread)
+    }
+
+    fn command_policy(&self, settings: &Settings, wish: Wish) -> io::Result<Policy> {
+        let network = match settings.network {
+            _ if self.reach.looking_only => Network::Deny,
+            NetworkRule::Allow => Network::Allow,
+            NetworkRule::Ask if wish == Wish::Network || self.reach.network => Network::Allow,
+            NetworkRule::Ask | NetworkRule::Deny => match &self.bounds.places.proxy {
+                Some(proxy) if !settings.hosts.is_empty() => Network::Proxy(proxy.clone()),
+                _ => Network::Deny,
+            },
+        };
+        let policy = Policy { network, ..self.grounds(settings)?.policy() };
+        Ok(if self.reach.looking_only { policy.looking_only() } else { policy.with_repositories() })
+    }
+
+    /// The policy for the file tools.
+    fn policy(&self) -> Option<&Policy> {
+        let make = || {
+            let settings = self.bounds.settings();
+            if settings.enabled == Some(false) {
+                return None;
+            }
+            let grounds = self.grounds(&settings).inspect_err(|error| {
+                tracing::warn!(%error, "no folder for temporary files");
+            });
+            Some(grounds.map_or_else(|_| Policy::default(), |grounds| grounds.policy()))
+        };
+        self.policy.get_or_init(make).as_ref()
+    }
+
+    fn grounds(&self, settings: &Settings) -> io::Result<Grounds> {
+        let temp = self.bounds.places.temp.join(self.thread.to_string());
+        mcode_env::files::create_private_dir(&temp)?;
+        Ok(Grounds {
+            project_root: self.reach.project_root.clone(),
+            add_dirs: self.reach.add_dirs.clone(),
+            write: settings.write.clone(),
+            env: (*self.env).clone(),
+            private: self.bounds.places.private.clone(),
+            socket: self.bounds.places.socket.clone(),
+            temp: temp.canonicalize()?,
+            network: Network::Deny,
+        })
+    }
+}
+
+fn guarded(path: &Path) -> bool {
+    path.components().any(|part| GUARDED.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name)))
+}
+
+/// One line about a policy, for a model whose command may have failed because of it.
+#[must_use]
+pub fn summary(policy: &Policy) -> String {
+    policy.summary(NAMED_MAX)
+}
