@@ -16,6 +16,8 @@ use crate::lock;
 use crate::socket::SocketPath;
 
 #[cfg(unix)]
+mod peer;
+#[cfg(unix)]
 mod unix;
 #[cfg(unix)]
 use unix as os;

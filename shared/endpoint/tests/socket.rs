@@ -258,3 +258,36 @@ async fn what_took_the_place_of_the_socket_is_left_alone() {
     serving.task.await.unwrap();
     assert_eq!(std::fs::read_to_string(socket.address()).unwrap(), "precious");
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_gave_its_privileges_up_is_not_served() {
+    use std::process::Stdio;
+    use tokio::io::AsyncReadExt;
+    use tokio_stream::StreamExt;
+    let home = tempfile::tempdir().unwrap();
+    let socket = socket(home.path());
+    let (mut incoming, _lock) = bind_now(&socket).await.unwrap().into_parts().unwrap();
+    // Says on its output whether the connection lived on.
+    let client = |prepare: &str| {
+        let code = format!(
+            "import ctypes, socket\n{prepare}\ns = socket.socket(socket.AF_UNIX)\ns.connect({:?})\nprint(s.recv(1))",
+            socket.address()
+        );
+        let mut command = tokio::process::Command::new("python3");
+        command.args(["-c", &code]).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+    };
+    let said = async |mut child: tokio::process::Child| {
+        let mut text = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let held = client("ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)");
+    let (text, none) = tokio::join!(said(held), tokio::time::timeout(Duration::from_secs(2), incoming.next()));
+    assert_eq!(text, "b''\n");
+    assert!(none.is_err(), "a held process was served");
+    let free = client("");
+    let stream = tokio::time::timeout(Duration::from_secs(20), incoming.next()).await.unwrap().unwrap().unwrap();
+    stream.try_write(b"x").unwrap();
+    assert_eq!(said(free).await, "b'x'\n");
+}

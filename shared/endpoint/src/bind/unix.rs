@@ -15,6 +15,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 
+use super::peer::is_welcome;
 use super::watch::FolderWatch;
 use super::{ACCEPT_PAUSE, DaemonLock, SOCKET_CHECK};
 use crate::error::EndpointError;
@@ -230,27 +231,13 @@ impl Stream for Incoming {
                 self.pause = None;
             }
             match std::task::ready!(self.listener.poll_accept(context)) {
-                Ok((stream, _)) if same_user(&stream) => return Poll::Ready(Some(Ok(stream))),
+                Ok((stream, _)) if is_welcome(&stream) => return Poll::Ready(Some(Ok(stream))),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     self.pause = Some(Box::pin(tokio::time::sleep(ACCEPT_PAUSE)));
                 }
             }
-        }
-    }
-}
-
-fn same_user(stream: &UnixStream) -> bool {
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == mcode_env::process::user_id() => true,
-        Ok(peer) => {
-            tracing::warn!(uid = peer.uid(), "a connection of another user was dropped");
-            false
-        }
-        Err(error) => {
-            tracing::warn!(%error, "a connection was dropped: its user is not known");
-            false
         }
     }
 }

@@ -92,8 +92,22 @@ fn cold_start(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
 /// Runs a loop of calls `rounds` times; gives the walls in seconds and the gaps between a reply's end and the next
 /// request in milliseconds.
 fn run_loop(programs: &Path, reply: impl Fn(usize) -> Reply, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    run_configured(programs, "", reply, rounds)
+}
+
+/// The same with this `config.toml`.
+fn run_configured(
+    programs: &Path,
+    config: &str,
+    reply: impl Fn(usize) -> Reply,
+    rounds: usize,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let server = ModelServer::start_blocking(Script::new().allow_unused());
-    let daemon = daemon(programs, &server);
+    let mut daemon = daemon(programs, &server);
+    if !config.is_empty() {
+        daemon.write_config(config);
+        daemon.restart();
+    }
     let workspace = Workspace::with_files([("f.txt", "one\ntwo\n")]);
     let mut walls = Vec::new();
     let mut gaps = Vec::new();
@@ -126,10 +140,16 @@ fn tool_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
 }
 
 fn shell_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let (_, gaps) =
-        run_loop(programs, |call| Reply::tool_calls([("shell", json!({"command": format!("echo {call}")}))]), 3)?;
-    table.add("end of a shell echo call to the next request", median(gaps), "ms", 10.0);
+    let (_, gaps) = run_loop(programs, echo, 3)?;
+    let held = median(gaps)?;
+    table.add("end of a shell echo call to the next request", Ok(held), "ms", 10.0);
+    let (_, gaps) = run_configured(programs, "[sandbox]\nenabled = false\n", echo, 3)?;
+    table.add("what the sandbox adds to that", Ok(held - median(gaps)?), "ms", 10.0);
     Ok(())
+}
+
+fn echo(call: usize) -> Reply {
+    Reply::tool_calls([("shell", json!({"command": format!("echo {call}")}))])
 }
 
 fn stream(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
