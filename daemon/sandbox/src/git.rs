@@ -6,20 +6,15 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use crate::listing;
 use crate::policy::within;
 
 /// Most folders that are searched for repositories; the nearest come first.
 const FOLDERS_MAX: usize = 2000;
-/// Most names of one folder that are looked at.
-const NAMES_MAX: usize = 20_000;
 /// Most repositories that are cared for.
 const REPOSITORIES_MAX: usize = 256;
 /// Longest git configuration, or link to a repository, that is read, in bytes.
 pub(crate) const TEXT_BYTES_MAX: u64 = 256 * 1024;
-/// Folders of package managers, large and not worked in.
-const SKIPPED: [&str; 3] = ["node_modules", ".venv", "__pycache__"];
-/// Marks a folder that can be made again, such as cargo's `target`.
-const CACHE_TAG: &str = "CACHEDIR.TAG";
 /// What git obeys in its folder, hooks apart.
 pub(crate) const SETTINGS: [&str; 3] = ["config", "config.worktree", "commondir"];
 /// What git runs in its folder.
@@ -56,32 +51,20 @@ impl Repositories {
     }
 
     fn look(&mut self, folder: &Path, roots: &[PathBuf], waiting: &mut VecDeque<PathBuf>) {
-        let Ok(entries) = folder.read_dir() else { return };
-        let (mut folders, mut bare, mut names) = (Vec::new(), 0, 0);
-        for entry in entries.flatten() {
-            names += 1;
-            if names > NAMES_MAX {
-                self.complete = false;
-                break;
-            }
-            let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
-            match name.to_str() {
-                Some(".git") => self.repository(entry.path(), roots),
-                Some(CACHE_TAG) if !roots.iter().any(|root| root == folder) => return,
-                Some("HEAD" | "objects" | "refs") => {
-                    bare += 1;
-                    folders.extend(kind.is_dir().then(|| entry.path()));
-                }
-                Some(name) if SKIPPED.contains(&name) => {}
-                _ => folders.extend(kind.is_dir().then(|| entry.path())),
-            }
+        let Some(listed) = listing::of(folder) else { return };
+        self.complete &= listed.complete;
+        if listed.cache && !roots.iter().any(|root| root == folder) {
+            return;
         }
-        if bare == 3 {
+        if listed.git {
+            self.repository(folder.join(".git"), roots);
+        }
+        if listed.bare {
             // A repository without a work tree: git takes it for one when it is run in it.
             self.folders.push(folder.to_path_buf());
             return;
         }
-        waiting.extend(folders);
+        waiting.extend(listed.folders.iter().map(|name| folder.join(name)));
     }
 
     fn repository(&mut self, git: PathBuf, roots: &[PathBuf]) {

@@ -68,12 +68,40 @@ const CACHES_CARGO: [&str; 3] = ["registry", "git", ".package-cache"];
 /// Variables that name a cache as a whole.
 const CACHE_VARIABLES: [&str; 3] = ["XDG_CACHE_HOME", "GOCACHE", "CARGO_TARGET_DIR"];
 
-/// Start-up files of shells: of interest when somebody's home is the project.
-const STARTUP_FILES: [&str; 8] =
-    [".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".config/fish"];
+/// Of the home folder: what is run or obeyed by itself. Of interest when somebody's home, or what holds it, is the
+/// project.
+const STARTUP: [&str; 27] = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".kshrc",
+    ".config/fish",
+    ".config/environment.d",
+    ".pam_environment",
+    ".xprofile",
+    ".xinitrc",
+    ".xsession",
+    ".config/autostart",
+    ".config/systemd",
+    ".gitconfig",
+    ".config/git",
+    ".vimrc",
+    ".config/nvim",
+    ".tmux.conf",
+    ".local/bin",
+    "bin",
+    ".cargo/bin",
+    ".cargo/config.toml",
+];
 
 /// Sockets through which other programs would act for the command, outside its sandbox.
-const SOCKETS: [&str; 9] = [
+const SOCKETS: [&str; 12] = [
     "/run/docker.sock",
     "/run/podman",
     "/run/containerd",
@@ -82,12 +110,17 @@ const SOCKETS: [&str; 9] = [
     "/run/systemd/private",
     "/run/systemd/notify",
     "/run/dbus/system_bus_socket",
+    "/run/snapd.socket",
+    "/var/lib/lxd/unix.socket",
+    "/var/snap/lxd/common/lxd/unix.socket",
     "/tmp/.X11-unix",
 ];
 
-/// The same in the user's runtime folder.
-const SOCKETS_USER: [&str; 8] =
-    ["bus", "systemd", "docker.sock", "podman", "wayland-0", "wayland-1", "gnupg", "at-spi"];
+/// The same in the home folder.
+const SOCKETS_HOME: [&str; 3] = [".docker/run", ".colima", ".rd"];
+
+/// Most names of the user's runtime folder, all of which are out of reach.
+const RUNTIME_NAMES_MAX: usize = 256;
 
 /// What a policy is made from.
 #[derive(Debug, Clone, Default)]
@@ -116,13 +149,22 @@ impl Grounds {
     pub fn policy(&self) -> Policy {
         let home = self.env.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).and_then(resolved);
         let listed: Vec<PathBuf> = self.write.iter().filter_map(|entry| self.listed(entry, home.as_deref())).collect();
-        let mut fixed = Vec::new();
+        let (mut fixed, mut absent) = (Vec::new(), Vec::new());
         let mut write = vec![self.project_root.clone()];
         write.extend(self.add_dirs.iter().cloned().filter_map(resolved));
         write.extend(listed.iter().cloned());
         let named = write.clone();
         for root in &named {
-            write.extend(protect(root, home.as_deref(), &named, &mut fixed));
+            write.extend(protect(root, &named, &mut fixed));
+            let startup = home.iter().filter(|home| home.starts_with(root));
+            let startup = startup.flat_map(|home| STARTUP.iter().map(move |name| home.join(name)));
+            for path in startup.chain([root.join(".mcode")]) {
+                // A link can not be fixed, only what it leads to.
+                if !path.exists() || path.is_symlink() {
+                    absent.push(path.clone());
+                }
+                fixed.extend(resolved(path));
+            }
         }
         write.extend(resolved(self.temp.clone()));
         fixed.extend(CACHES_FIXED.iter().filter_map(|name| there(home.as_deref()?.join(name))));
@@ -130,7 +172,7 @@ impl Grounds {
         // A folder of the user's own choice is neither hidden nor out of reach.
         let chosen = |path: &PathBuf| !named.contains(path);
         let hidden = self.hidden(home.as_deref()).into_iter().filter(chosen).collect();
-        let sockets = self.sockets().into_iter().filter(chosen).collect();
+        let sockets = self.sockets(home.as_deref()).into_iter().filter(chosen).collect();
         let shown = home.as_deref().map(|home| shown(&home.join(".ssh"))).unwrap_or_default();
         dedup(&mut write);
         fixed.sort();
@@ -141,6 +183,7 @@ impl Grounds {
             projects: projects.into_iter().filter(|path| Some(path) != home.as_ref()).collect(),
             write,
             hidden,
+            absent,
             shown,
             fixed,
             sockets,
@@ -181,13 +224,17 @@ impl Grounds {
         found
     }
 
-    fn sockets(&self) -> Vec<PathBuf> {
+    fn sockets(&self, home: Option<&Path>) -> Vec<PathBuf> {
         let user = user_id();
+        // All of the runtime folder, but for the agent that holds the user's keys and asks for itself.
         let runtime = PathBuf::from(format!("/run/user/{user}"));
-        let of_user = SOCKETS_USER.iter().map(|name| runtime.join(name));
+        let names = runtime.read_dir().into_iter().flatten().flatten().take(RUNTIME_NAMES_MAX);
+        let agent = self.env.get("SSH_AUTH_SOCK").map(PathBuf::from).unwrap_or_default();
+        let of_user = names.map(|entry| entry.path()).filter(|path| !agent.starts_with(path));
+        let of_home = SOCKETS_HOME.iter().filter_map(|name| Some(home?.join(name)));
         let tmux = PathBuf::from(format!("/tmp/tmux-{user}"));
-        let all = SOCKETS.iter().map(PathBuf::from).chain(of_user).chain([tmux]).chain(self.socket.clone());
-        let mut found: Vec<PathBuf> = all.filter_map(resolved).collect();
+        let all = SOCKETS.iter().map(PathBuf::from).chain(of_user).chain(of_home).chain([tmux]);
+        let mut found: Vec<PathBuf> = all.chain(self.socket.clone()).filter_map(resolved).collect();
         found.sort();
         found.dedup();
         found
@@ -195,11 +242,7 @@ impl Grounds {
 }
 
 /// Adds to `fixed` what may not be written below a writable root; gives what must be writable beside it.
-fn protect(root: &Path, home: Option<&Path>, writable: &[PathBuf], fixed: &mut Vec<PathBuf>) -> Option<PathBuf> {
-    fixed.extend(there(root.join(".mcode")));
-    if home == Some(root) {
-        fixed.extend(STARTUP_FILES.iter().filter_map(|name| there(root.join(name))));
-    }
+fn protect(root: &Path, writable: &[PathBuf], fixed: &mut Vec<PathBuf>) -> Option<PathBuf> {
     let pointer = root.join(".git");
     let kind = pointer.symlink_metadata().ok()?.file_type();
     let folder = if kind.is_dir() {
@@ -365,6 +408,20 @@ mod tests {
         let sub = root.join("home/p/vendor/sub/.git");
         assert_eq!(grounds(&root).policy().with_repositories().fixed, ["config", "hooks"].map(|name| sub.join(name)));
         assert!(!root.join("home/p/.git").exists(), "a repository was made");
+    }
+
+    #[test]
+    fn a_home_as_the_project_keeps_what_is_run_by_itself() {
+        let (_kept, root) = tree(&["home/.bashrc", "home/.config/autostart/x", "dots/gitconfig", "tmp/"]);
+        std::os::unix::fs::symlink("../dots/gitconfig", root.join("home/.gitconfig")).unwrap();
+        let home = root.join("home");
+        for project in [home.clone(), root.clone()] {
+            let policy = Grounds { project_root: project.clone(), ..grounds(&root) }.policy();
+            for path in ["home/.bashrc", "home/.config/autostart", "dots/gitconfig"] {
+                assert!(policy.fixed.contains(&root.join(path)), "{path}");
+            }
+            assert!(policy.absent.contains(&home.join(".zshrc")) && policy.absent.contains(&project.join(".mcode")));
+        }
     }
 
     #[test]

@@ -2,8 +2,12 @@
 //!
 //! Every command runs in a session and process group of its own, with standard input closed unless asked for, output
 //! read through a bounded [`Spool`], and an end that takes the whole group with it. Identity of a process is (pid,
-//! start time), so that a reused pid is never killed. A [`Policy`] says what a command may touch, and the kernel holds
-//! it. Absent on purpose: what may run (see `mcode-permissions`).
+//! start time), so that a reused pid is never killed.
+//!
+//! A [`Policy`] says what a command may touch. [`Grounds`] make it from a project and the user's [`Settings`]; the
+//! kernel holds it, as far as [`self_test`] finds that it can; a [`Watch`] tells what could not be held. The table of
+//! what is held by what is in `daemon/ARCHITECTURE.md`; `tests/escapes` tries each line of it. Reading order:
+//! [`policy`], [`layout`], `linux/mod.rs`. Absent on purpose: what may run (see `mcode-permissions`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -11,6 +15,7 @@ pub mod confine;
 pub mod environment;
 mod git;
 pub mod layout;
+mod listing;
 pub mod marked;
 pub mod policy;
 pub mod process;

@@ -59,6 +59,9 @@ pub struct Policy {
     pub shown: Vec<PathBuf>,
     /// Files and folders that may not be written though they are below a writable folder.
     pub fixed: Vec<PathBuf>,
+    /// Files and folders that are not there yet, or are links, and that would run or be obeyed outside if they were made
+    /// or replaced; not held, but told (see [`crate::watch`]).
+    pub absent: Vec<PathBuf>,
     /// The folders that are worked in, of `write`: those searched for repositories.
     pub projects: Vec<PathBuf>,
     /// Unix sockets, or folders of such, that may not be reached.

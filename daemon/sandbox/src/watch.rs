@@ -61,7 +61,7 @@ impl Watch {
     #[must_use]
     pub fn begin(policy: &Policy) -> Self {
         let roots = policy.projects.clone();
-        let below = roots.iter().flat_map(|root| [root.join(".mcode"), root.join(".git")]);
+        let below = roots.iter().map(|root| root.join(".git")).chain(policy.absent.iter().cloned());
         // What is fixed elsewhere, such as the repository of a work tree, may not be held everywhere.
         let named = below.chain(policy.fixed.iter().cloned()).collect();
         let mut watch = Self { roots, named, seen: BTreeMap::new() };
@@ -179,7 +179,7 @@ mod tests {
         let root = kept.path().canonicalize().unwrap();
         repository(&root.join("old/.git"), "");
         std::fs::write(root.join("old/.git/hooks/pre-commit"), "true").unwrap();
-        let policy = Policy { projects: vec![root.clone()], ..Policy::default() };
+        let policy = Policy { projects: vec![root.clone()], absent: vec![root.join(".mcode")], ..Policy::default() };
         let watch = Watch::begin(&policy);
         repository(&root.join("plain/.git"), "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = x\n");
         assert_eq!(watch.changes(), Vec::<PathBuf>::new());

@@ -142,6 +142,7 @@ impl Stage {
             shown: Vec::new(),
             fixed: ["w/.git/hooks", "w/.git/config", "w/.mcode"].map(|name| self.path(name)).to_vec(),
             projects: vec![self.path("w")],
+            absent: Vec::new(),
             sockets: vec![self.path("run/d.sock")],
             network: Network::Allow,
             temp: self.path("w/tmp"),
