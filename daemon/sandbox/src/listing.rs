@@ -38,7 +38,9 @@ pub(crate) struct Listing {
 /// When a folder was changed, and which it is.
 type Stamp = (i64, i64, u64, u64);
 
-static KNOWN: LazyLock<Mutex<HashMap<PathBuf, (Stamp, Arc<Listing>)>>> = LazyLock::new(Mutex::default);
+type Known = HashMap<PathBuf, (Stamp, Arc<Listing>)>;
+
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
 /// What a folder holds; `None` when it can not be read.
 pub(crate) fn of(folder: &Path) -> Option<Arc<Listing>> {

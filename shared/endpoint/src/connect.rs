@@ -134,6 +134,8 @@ async fn open(socket: &SocketPath) -> Result<os::Stream, ConnectError> {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory => {
             ConnectError::NotRunning(path)
         }
+        // It ended while we waited in its queue.
+        _ if broke_off(&source) => ConnectError::NotRunning(path),
         io::ErrorKind::PermissionDenied => ConnectError::Permission { path, source },
         _ => ConnectError::Refused { path, source: source.into() },
     })

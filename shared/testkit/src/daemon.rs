@@ -303,7 +303,12 @@ impl TestDaemon {
     pub fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + WAIT_MAX;
         while !holds() {
-            assert!(Instant::now() < deadline, "waited {WAIT_MAX:?} for {what}; the daemon's log:\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "waited {WAIT_MAX:?} for {what}; processes: {:?}; the daemon's log:\n{}",
+                self.processes().iter().map(|pid| described(*pid)).collect::<Vec<_>>(),
+                self.log()
+            );
             std::thread::sleep(LOOK_AGAIN);
         }
     }
@@ -327,6 +332,14 @@ impl TestDaemon {
         }
         found
     }
+}
+
+/// A process in words: number, arguments, and what the kernel says that it does.
+fn described(pid: u32) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = read("status");
+    let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default();
+    format!("{pid} {} {state} in {}", read("cmdline").replace('\0', " "), read("wchan"))
 }
 
 fn belongs_to_the_client(name: &str) -> bool {

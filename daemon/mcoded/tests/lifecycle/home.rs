@@ -80,9 +80,11 @@ impl Drop for Home {
     }
 }
 
-/// Running daemons whose environment names the folder. One that has ended but was not waited for has no environment.
+/// Running daemons whose environment names the folder. One that has ended but was not waited for has no environment;
+/// a child of a daemon that is about to become a command looks like its parent, and is none.
 pub(crate) fn daemons(folder: &Path) -> Vec<Pid> {
     let mut found = Vec::new();
+    let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
             continue;
@@ -91,9 +93,15 @@ pub(crate) fn daemons(folder: &Path) -> Vec<Pid> {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         let text = String::from_utf8_lossy(&environment);
         if name.trim() == "mcoded" && text.contains(folder.to_str().unwrap()) {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            parents.push(parent.and_then(Pid::from_raw));
             found.push(pid);
         }
     }
+    let all = found.clone();
+    let mut parents = parents.into_iter();
+    found.retain(|_| !parents.next().flatten().is_some_and(|parent| all.contains(&parent)));
     found
 }
 
