@@ -11,11 +11,19 @@ use mcode_text::{sanitize, sanitize_line, truncate_width};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::live::Tail;
 use crate::output::{stderr_line, stderr_text};
 use crate::style::Style;
+use crate::terminal;
 
 /// How often the status line is drawn anew.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
+
+/// Most cells of the status line.
+const STATUS_CELLS: usize = 78;
+
+/// Shortest time between two drawings while words come in.
+const DRAW_PAUSE: Duration = Duration::from_millis(50);
 
 /// Cells of the part of a line that shows arguments or results.
 const DETAIL_CELLS: usize = 100;
@@ -30,7 +38,10 @@ pub(crate) struct Activity {
     verbose: bool,
     started: Instant,
     status: String,
-    drawn: bool,
+    // Rows above the status line, while that is shown.
+    drawn: Option<usize>,
+    drawn_at: Instant,
+    tail: Tail,
     // Words that may turn out to be the final answer, which does not belong here.
     held: String,
     calls: BTreeMap<String, String>,
@@ -38,12 +49,15 @@ pub(crate) struct Activity {
 
 impl Activity {
     pub(crate) fn new(style: Style, verbose: bool) -> Self {
+        let started = Instant::now();
         Self {
             style,
             verbose,
-            started: Instant::now(),
+            started,
             status: "starting".to_owned(),
-            drawn: false,
+            drawn: None,
+            drawn_at: started,
+            tail: Tail::default(),
             held: String::new(),
             calls: BTreeMap::new(),
         }
@@ -62,6 +76,7 @@ impl Activity {
                 self.release();
                 self.held.clone_from(&message.text);
             }
+            Some(Body::MessageDiscarded(message)) => self.cut_off(message),
             Some(Body::ToolCallStarted(call)) => self.call_started(call),
             Some(Body::ToolCallFinished(end)) => self.call_finished(end),
             Some(Body::ApprovalRequested(_)) => self.status("waiting for an approval"),
@@ -92,7 +107,11 @@ impl Activity {
     /// Shows a live update.
     pub(crate) fn frame(&mut self, frame: &v1::Frame) {
         match &frame.body {
-            Some(v1::frame::Body::TextDelta(_)) => self.status("writing"),
+            Some(v1::frame::Body::TextDelta(delta)) => {
+                self.release();
+                self.status("writing");
+                self.tail.push(&delta.item_id, &delta.text);
+            }
             Some(v1::frame::Body::ThinkingDelta(_)) => self.status("thinking"),
             Some(v1::frame::Body::ToolOutputDelta(delta)) => {
                 if let Some(line) = delta.text.lines().rev().find(|line| !line.trim().is_empty()) {
@@ -100,8 +119,24 @@ impl Activity {
                     self.status(&format!("{call}: {}", sanitize_line(line)));
                 }
             }
-            Some(v1::frame::Body::ItemReset(reset)) => self.note(&format!("tries again: {}", reset.reason)),
-            None => {}
+            // Why is told by the event that follows, or was told by a notice.
+            Some(v1::frame::Body::ItemReset(_)) | None => {}
+        }
+    }
+
+    /// Words that will not be finished: all of them are shown, since no answer follows that holds them.
+    fn cut_off(&mut self, message: &v1::MessageDiscarded) {
+        self.release();
+        let seen = self.tail.take(&message.item_id);
+        // An attempt that is made anew keeps no words.
+        if message.text.trim().is_empty() && message.status == "failed" {
+            return;
+        }
+        // What was seen live may be more than what was recorded.
+        let text = if seen.len() > message.text.len() { &seen } else { &message.text };
+        if !text.trim().is_empty() {
+            let text = format!("{} {}", sanitize(text.trim()), self.style.dim("(cut off)"));
+            self.line(&text);
         }
     }
 
@@ -123,7 +158,11 @@ impl Activity {
         let preview = cut(&end.result_preview);
         let text = match end.status.as_str() {
             "done" => format!("{} {title}: {}", self.style.green("✓"), self.style.dim(&preview)),
-            status => format!("{} {title}: {} {preview}", self.style.red("✗"), self.style.red(&sanitize_line(status))),
+            status => {
+                let status = sanitize_line(status);
+                let more = beyond(&status, &preview);
+                format!("{} {title}: {}{more}", self.style.red("✗"), self.style.red(&status))
+            }
         };
         self.line(text.trim_end_matches([':', ' ']));
         if self.verbose && !end.diff.is_empty() {
@@ -155,6 +194,7 @@ impl Activity {
     pub(crate) fn release(&mut self) {
         let text = std::mem::take(&mut self.held);
         if !text.trim().is_empty() {
+            self.tail.clear();
             let text = sanitize(text.trim()).into_owned();
             if self.style.live {
                 self.line("");
@@ -173,23 +213,56 @@ impl Activity {
         text.clone_into(&mut self.status);
     }
 
-    /// Draws the status line anew.
+    /// Draws what is being written and the status line anew.
     pub(crate) fn draw(&mut self) {
         if !self.style.live {
             return;
         }
+        let (columns, lines) = terminal::size();
         let seconds = self.started.elapsed().as_secs();
-        let text = truncate_width(&format!("{} {seconds} s", self.status), 78);
-        stderr_text(&format!("\r\x1b[K{}", self.style.dim(&text)));
-        self.drawn = true;
+        let status =
+            truncate_width(&format!("{} {seconds} s", self.status), columns.saturating_sub(1).min(STATUS_CELLS));
+        let rows = self.tail.rows(columns, lines);
+        let mut text = self.drawn.map(erase).unwrap_or_default();
+        for row in &rows {
+            text.push_str(row);
+            text.push('\n');
+        }
+        text.push_str(&self.style.dim(&status));
+        stderr_text(&text);
+        self.drawn = Some(rows.len());
+        self.drawn_at = Instant::now();
     }
 
-    /// Takes the status line away.
-    pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            stderr_text("\r\x1b[K");
+    /// Draws words soon after they came in, and not each of them.
+    pub(crate) fn draw_soon(&mut self) {
+        if self.drawn_at.elapsed() >= DRAW_PAUSE {
+            self.draw();
         }
     }
+
+    /// Takes away what is drawn.
+    pub(crate) fn clear(&mut self) {
+        if let Some(rows) = self.drawn.take() {
+            stderr_text(&erase(rows));
+        }
+    }
+}
+
+/// Moves to the first of what is drawn, and clears the terminal from there on.
+fn erase(rows: usize) -> String {
+    let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A") };
+    format!("\r{up}\x1b[J")
+}
+
+/// What a preview says beyond the status that stands before it.
+pub(crate) fn beyond(status: &str, preview: &str) -> String {
+    let rest = match preview.get(..status.len()) {
+        Some(start) if start.eq_ignore_ascii_case(status) => &preview[status.len()..],
+        _ => preview,
+    };
+    let rest = rest.trim_start_matches([':', ',', '.', ' ']).trim_end();
+    if rest.is_empty() { String::new() } else { format!(": {rest}") }
 }
 
 fn cut(text: &str) -> String {
@@ -215,6 +288,21 @@ mod tests {
         assert_eq!(telling(&json!({"prompt": "p"})), "p");
         assert_eq!(telling(&json!({"n": 1})), "");
         assert_eq!(telling(&json!([])), "");
+    }
+
+    #[test]
+    fn a_status_is_not_said_twice() {
+        assert_eq!(beyond("cancelled", "Cancelled by the user."), ": by the user.");
+        assert_eq!(beyond("cancelled", "cancelled"), "");
+        assert_eq!(beyond("denied", "the default: commands are asked for"), ": the default: commands are asked for");
+        assert_eq!(beyond("failed", "exit 1"), ": exit 1");
+        assert_eq!(beyond("denied", ""), "");
+        assert_eq!(beyond("failed", "é"), ": é");
+    }
+
+    #[test]
+    fn what_is_drawn_is_taken_away_again() {
+        assert_eq!((erase(0), erase(2)), ("\r\x1b[J".to_owned(), "\r\x1b[2A\x1b[J".to_owned()));
     }
 
     #[test]

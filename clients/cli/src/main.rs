@@ -9,13 +9,16 @@ mod activity;
 mod answer;
 mod args;
 mod context;
+mod deltas;
 mod failure;
 mod input;
 mod interrupt;
+mod live;
 mod output;
 mod stdin;
 mod style;
 mod table;
+mod terminal;
 mod times;
 mod verbs;
 

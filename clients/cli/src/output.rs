@@ -17,6 +17,14 @@ pub(crate) fn stdout_line(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Text on stdout without a line break, at once.
+pub(crate) fn stdout_text(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
 /// A JSON value as one line on stdout.
 pub(crate) fn json_line(value: &Value) -> Result<(), Failure> {
     stdout_line(&value.to_string())

@@ -8,7 +8,9 @@
 pub mod sanitize;
 pub mod truncate;
 pub mod width;
+pub mod wrap;
 
 pub use sanitize::{sanitize, sanitize_line};
 pub use truncate::{truncate_bytes, truncate_middle, truncate_width};
 pub use width::width;
+pub use wrap::wrap;

@@ -1,6 +1,5 @@
 //! `mcode ask`: one request to the agent, awaited and printed.
 
-mod deltas;
 mod wait;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use crate::input;
 use crate::interrupt::Interrupts;
 use crate::output::{json_line, json_pretty, stdout_line};
 use crate::stdin;
+use crate::terminal;
 use crate::times::{parse_duration, wire_duration};
 use crate::verbs::Outcome;
 use crate::verbs::ask::wait::{Wait, print_result};
@@ -201,7 +201,7 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
     }
     let approve = approval(args)?;
     // Detached, any client may answer, if that was asked for by name.
-    let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { somebody_is_there() };
+    let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { terminal::is_there() };
     Ok(v1::StartRunRequest {
         request_id: request_id(),
         thread_id: args.thread.clone().unwrap_or_default(),
@@ -217,11 +217,6 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
         answer_schema: args.schema.as_deref().map(input::schema).transpose()?,
         ephemeral: args.ephemeral,
     })
-}
-
-fn somebody_is_there() -> bool {
-    use std::io::IsTerminal;
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 fn limits(args: &AskArgs) -> Option<v1::RunLimits> {

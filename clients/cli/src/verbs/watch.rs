@@ -8,11 +8,11 @@ use mcode_client::v1::event::Body;
 use mcode_client::{Client, ClientError, Follow, Piece, v1};
 use mcode_text::sanitize;
 
-use crate::activity::Activity;
 use crate::args::Form;
 use crate::context::Context;
+use crate::deltas::Deltas;
 use crate::failure::Failure;
-use crate::output::{json_line, stderr_line, stdout_line};
+use crate::output::{json_line, stderr_line, stdout_line, stdout_text};
 use crate::verbs::Outcome;
 
 /// Print the events of a thread.
@@ -31,13 +31,12 @@ pub(crate) struct WatchArgs {
 pub(crate) async fn run(context: &Context, args: WatchArgs) -> Outcome {
     let client = context.connect().await?;
     let follow = Follow::new(client.clone(), &args.thread, args.after);
-    // Words are shown as they are; without a status line, since there is no end to wait for.
-    let style = crate::style::Style { live: false, ..context.stderr };
     let mut watch = Watch {
         client,
         thread_id: args.thread,
         form: context.form,
-        activity: Activity::new(style, true),
+        deltas: Deltas::default(),
+        open: None,
         active: BTreeSet::new(),
         caught_up: false,
     };
@@ -49,7 +48,9 @@ struct Watch {
     client: Client,
     thread_id: String,
     form: Form,
-    activity: Activity,
+    deltas: Deltas,
+    /// The message whose line is being written.
+    open: Option<String>,
     active: BTreeSet<String>,
     caught_up: bool,
 }
@@ -104,8 +105,23 @@ impl Watch {
         if self.form != Form::Text {
             return event_line(event)?.map_or(Ok(()), |line| json_line(&line));
         }
+        match &event.body {
+            Some(Body::MessageFinished(message)) if self.deltas.has_begun(&message.item_id) => {
+                for frame in self.deltas.rest(event) {
+                    self.write(&frame)?;
+                }
+                return self.end_line("");
+            }
+            Some(Body::MessageDiscarded(message)) if self.is_open(&message.item_id) => {
+                return self.end_line(" (cut off)");
+            }
+            _ => {}
+        }
         match text_line(event) {
-            Some(text) => stdout_line(&text),
+            Some(text) => {
+                self.end_line("")?;
+                stdout_line(&text)
+            }
             None => Ok(()),
         }
     }
@@ -114,8 +130,38 @@ impl Watch {
         if self.form != Form::Text {
             return frame_line(frame)?.map_or(Ok(()), |line| json_line(&line));
         }
-        self.activity.frame(frame);
-        Ok(())
+        self.deltas.frame(frame);
+        if let Some(v1::frame::Body::ItemReset(reset)) = &frame.body
+            && self.is_open(&reset.item_id)
+        {
+            return self.end_line(" (cut off)");
+        }
+        self.write(frame)
+    }
+
+    fn is_open(&self, item_id: &str) -> bool {
+        self.open.as_deref() == Some(item_id)
+    }
+
+    /// Words of a message as they come, on a line that is begun with the first of them.
+    fn write(&mut self, frame: &v1::Frame) -> Result<(), Failure> {
+        let Some(v1::frame::Body::TextDelta(delta)) = &frame.body else { return Ok(()) };
+        if self.is_open(&delta.item_id) {
+            return stdout_text(&sanitize(&delta.text));
+        }
+        let text = delta.text.trim_start();
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.end_line("")?;
+        self.open = Some(delta.item_id.clone());
+        // Its seq is known only when it is complete.
+        stdout_text(&format!("{:>5} message assistant: {}", "", sanitize(text)))
+    }
+
+    /// Ends the line that is being written, if one is.
+    fn end_line(&mut self, why: &str) -> Result<(), Failure> {
+        if self.open.take().is_some() { stdout_line(why) } else { Ok(()) }
     }
 }
 
@@ -127,12 +173,18 @@ fn text_line(event: &v1::Event) -> Option<String> {
             let why = run.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             ("run_finished", format!("{}{why}", run.status))
         }
+        Body::MessageFinished(message) if message.text.trim().is_empty() => return None,
         Body::MessageFinished(message) => ("message", format!("{}: {}", message.role, message.text.trim())),
+        Body::MessageDiscarded(message) if message.text.trim().is_empty() => return None,
+        Body::MessageDiscarded(message) => ("message", format!("assistant (cut off): {}", message.text.trim())),
         Body::ToolCallStarted(call) => {
             let value = call.arguments.as_ref().map(mcode_client::json::value_json).unwrap_or_default();
             ("tool_call", format!("{} {}", call.name, crate::activity::telling(&value)))
         }
-        Body::ToolCallFinished(end) => ("tool_call", format!("{} {}: {}", end.name, end.status, end.result_preview)),
+        Body::ToolCallFinished(end) => {
+            let more = crate::activity::beyond(&end.status, &end.result_preview);
+            ("tool_call", format!("{} {}{more}", end.name, end.status))
+        }
         Body::ApprovalRequested(asked) => {
             let approval = asked.approval.clone().unwrap_or_default();
             ("approval", format!("{} asked for {}", approval.approval_id, approval.tool))

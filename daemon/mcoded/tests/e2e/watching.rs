@@ -1,6 +1,7 @@
 //! Several clients watch the same thread.
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 use mcode_client::v1;
 use mcode_testkit::{Reply, Script, TestDaemon};
@@ -128,5 +129,36 @@ fn no_tcp_port_is_opened() {
     // The test would see one: this program's own model server listens.
     let ours = Command::new("sh").arg("-c").arg("grep -c ' 0A ' /proc/net/tcp").output().unwrap().stdout;
     assert_ne!(String::from_utf8(ours).unwrap().trim(), "0");
+    stage.server.finish();
+}
+
+/// In text mode too, words are there before the message is complete, and a message without words is no line.
+#[test]
+fn words_are_watched_as_they_come() {
+    let stage = Stage::new(
+        Script::new()
+            .reply(Reply::tool_calls([("shell", json!({"command": WAIT_FOR_GO}))]))
+            .reply(Reply::text("half of it ".repeat(200)).stall_after(1500)),
+    );
+    let run = stage.detach(&["--yolo", "talk"]);
+    let words = ["watch", run.thread_id.as_str(), "--after", "0", "--until-idle"];
+    let mut watcher = stage.daemon.command(&stage.workspace.path(), &words).stdin(Stdio::null()).spawn().unwrap();
+    stage.daemon.wait_until("the command has begun", || stage.exists("begun"));
+    stage.go();
+    let (mut seen, mut stdout) = (String::new(), watcher.stdout.take().unwrap());
+    while !seen.contains("message assistant: half of") {
+        let mut bytes = [0; 1024];
+        let length = stdout.read(&mut bytes).unwrap();
+        if length == 0 {
+            panic!("the watcher ended: {seen}\n{:?}", watcher.wait_with_output());
+        }
+        seen.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+    }
+    stage.mcode(&["runs", "cancel", &run.run_id]).ok();
+    stdout.read_to_string(&mut seen).unwrap();
+    assert_eq!(watcher.wait().unwrap().code(), Some(0));
+    assert!(seen.contains("(cut off)\n"), "{seen}");
+    assert_eq!(seen.matches("message assistant:").count(), 1, "{seen}");
+    assert!(seen.contains("message user: talk"), "{seen}");
     stage.server.finish();
 }

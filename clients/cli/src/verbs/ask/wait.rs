@@ -10,11 +10,12 @@ use crate::activity::{Activity, TICK};
 use crate::answer::Answers;
 use crate::args::Form;
 use crate::context::Context;
+use crate::deltas::Deltas;
 use crate::failure::{self, Failure, tell_message};
 use crate::interrupt::{INTERRUPTED, Interrupts};
 use crate::output::{foreign_text, json_line, json_pretty};
+use crate::terminal::Typed;
 use crate::verbs::Outcome;
-use crate::verbs::ask::deltas::Deltas;
 
 /// How long Ctrl+C waits for the run to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -61,6 +62,9 @@ impl Wait {
                         self.activity.clear();
                         return self.lost(error);
                     }
+                    if live && !self.answers.as_ref().is_some_and(Answers::is_asking) {
+                        self.activity.draw_soon();
+                    }
                 }
                 () = interrupts.next() => {
                     if self.cancelled.is_some() {
@@ -73,7 +77,7 @@ impl Wait {
                     drop(tokio::spawn(async move { client.cancel_run(v1::CancelRunRequest { run_id }).await }));
                 }
                 () = until(deadline) => return self.interrupted(),
-                line = typed(self.answers.as_mut()), if asking => self.answer(&line).await?,
+                typed = typed(self.answers.as_mut()), if asking => self.answer(&typed).await?,
                 _ = tick.tick(), if live && !asking => self.activity.draw(),
             }
         }
@@ -116,9 +120,9 @@ impl Wait {
         }
     }
 
-    async fn answer(&mut self, line: &str) -> Result<(), Failure> {
+    async fn answer(&mut self, typed: &Typed) -> Result<(), Failure> {
         if let Some(answers) = &mut self.answers {
-            answers.settle(&self.client, line, &mut self.activity).await?;
+            answers.settle(&self.client, typed, &mut self.activity).await?;
         }
         Ok(())
     }
@@ -198,9 +202,9 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn typed(answers: Option<&mut Answers>) -> String {
+async fn typed(answers: Option<&mut Answers>) -> Typed {
     match answers {
-        Some(answers) => answers.line().await,
+        Some(answers) => answers.typed().await,
         None => std::future::pending().await,
     }
 }

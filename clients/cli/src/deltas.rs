@@ -11,7 +11,7 @@ use mcode_client::v1::frame;
 
 /// How far each message that is being written was shown.
 #[derive(Debug, Default)]
-pub(super) struct Deltas {
+pub(crate) struct Deltas {
     shown: BTreeMap<String, Shown>,
 }
 
@@ -24,7 +24,7 @@ struct Shown {
 
 impl Deltas {
     /// Notes a live update.
-    pub(super) fn frame(&mut self, frame: &v1::Frame) {
+    pub(crate) fn frame(&mut self, frame: &v1::Frame) {
         match &frame.body {
             Some(frame::Body::TextDelta(delta)) => {
                 self.shown.entry(delta.item_id.clone()).or_default().text = end(delta);
@@ -37,8 +37,13 @@ impl Deltas {
         }
     }
 
+    /// Whether words of this message were shown already.
+    pub(crate) fn has_begun(&self, item_id: &str) -> bool {
+        self.shown.get(item_id).is_some_and(|shown| shown.text > 0)
+    }
+
     /// What is left to show before this event ends its message.
-    pub(super) fn rest(&mut self, event: &v1::Event) -> Vec<v1::Frame> {
+    pub(crate) fn rest(&mut self, event: &v1::Event) -> Vec<v1::Frame> {
         let Some(Body::MessageFinished(message)) = &event.body else { return Vec::new() };
         if message.role != "assistant" {
             return Vec::new();
