@@ -6,12 +6,22 @@
 //! in microseconds since the start).
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for tests talks on its streams")]
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use mcode_testkit::ModelServer;
 use mcode_testkit::model_server::ScriptFile;
+
+const USAGE: &str = "fake-model --script FILE [--port N] [--log FILE]
+
+Serves scripted answers of a model on 127.0.0.1, over both wires, and prints its address once it listens.
+
+  --script FILE  what to answer (JSON; the format is documented in shared/testkit/src/model_server/script_file.rs)
+  --port N       the port; without it, a free one
+  --log FILE     append every request and every end of a reply to this file, one line of JSON each
+";
 
 struct Arguments {
     script: PathBuf,
@@ -48,6 +58,12 @@ fn run() -> anyhow::Result<std::convert::Infallible> {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help" || word == "-h") {
+        return match std::io::stdout().write_all(USAGE.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     match run() {
         Ok(never) => match never {},
         Err(error) => {
