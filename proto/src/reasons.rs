@@ -86,7 +86,7 @@ reasons! {
     /// The model is neither in the catalogue nor in the configuration.
     ModelUnknown, "MODEL_UNKNOWN", 3, "list the models with: mcode models list";
     /// No model is configured and none was given.
-    ModelNotSet, "MODEL_NOT_SET", 3, "give one with --model, or set one with: mcode config set model PROVIDER/MODEL";
+    ModelNotSet, "MODEL_NOT_SET", 3, "set ANTHROPIC_API_KEY or OPENAI_API_KEY, give a model with --model, or set one with: mcode config set model PROVIDER/MODEL; to see mcode work without any: mcode demo";
     /// There is no key for the model's provider.
     ModelNoKey, "MODEL_NO_KEY", 5, "set the provider's key in the environment, or in the configuration";
     /// The configuration file does not parse, or holds a value that does not fit.

@@ -95,8 +95,11 @@ impl Activity {
                 if let Some(usage) = &record.usage {
                     let cached = usage.cache_read_tokens;
                     self.note(&format!(
-                        "{}: {} tokens in ({cached} more from the cache), {} out, ${:.4}",
-                        record.model, usage.input_tokens, usage.output_tokens, usage.cost_usd
+                        "{}: {} tokens in ({cached} more from the cache), {} out{}",
+                        record.model,
+                        usage.input_tokens,
+                        usage.output_tokens,
+                        crate::verbs::runs::price(usage)
                     ));
                 }
             }

@@ -8,7 +8,7 @@ use crate::verbs::{approvals, ask, config, daemon, demo, doctor, models, runs, t
 
 /// A coding agent that lives in a daemon of your own.
 #[derive(Debug, Parser)]
-#[command(name = "mcode", version, about, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "mcode", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -16,29 +16,30 @@ pub(crate) struct Cli {
     pub(crate) verb: Option<Verb>,
 }
 
-/// Flags of every verb.
+/// Flags of every verb; `-h` leaves them to `--help`.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Work as if started in this folder
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Talk to the daemon at this socket
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Do not start a daemon when none answers
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_autostart: bool,
     /// Show more of what happens; may be repeated
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, hide_short_help = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Whether to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: When,
     /// The form of what is printed
-    #[arg(long, global = true, value_name = "FORM")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FORM")]
     pub(crate) output: Option<Form>,
     /// The same as --output jsonl
-    #[arg(long, global = true, conflicts_with = "output")]
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "output")]
     pub(crate) json: bool,
 }
 
@@ -146,6 +147,21 @@ mod tests {
     }
 
     #[test]
+    fn help_of_a_verb_is_there_and_leaves_the_global_flags_to_the_long_form() {
+        let help = |words: &[&str]| parse(words).unwrap_err().to_string();
+        let long = help(&["help", "ask"]);
+        assert_eq!(long, help(&["ask", "--help"]));
+        let global = long.split("Global options:").nth(1).unwrap();
+        assert!(global.contains("--no-autostart") && global.contains("Examples:"), "{long}");
+        let short = help(&["ask", "-h"]);
+        assert!(!short.contains("--no-autostart") && short.contains("--max-tokens <TOKENS>"), "{short}");
+        for words in [&["threads", "list"][..], &["models", "list"], &["approvals", "deny"], &["config", "explain"]] {
+            let words: Vec<&str> = words.iter().copied().chain(["--help"]).collect();
+            assert!(!help(&words).contains("[default: ]"), "{words:?}");
+        }
+    }
+
+    #[test]
     fn contradictions_are_usage_errors() {
         for words in [
             &["ask", "-c", "-t", "thr_1", "hi"][..],
@@ -155,6 +171,7 @@ mod tests {
             &["ask", "--timeout", "soon", "hi"],
             &["ask", "--max-cost", "-1", "hi"],
             &["nonsense"],
+            &["help", "nonsense"],
         ] {
             assert_eq!(parse(words).unwrap_err().exit_code(), 2, "{words:?}");
         }

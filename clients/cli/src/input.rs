@@ -36,7 +36,8 @@ pub(crate) fn parts(
         (false, None) => parts.push(text(prompt)),
         (false, Some(piped)) => {
             parts.push(text(prompt));
-            parts.push(text(format!("<stdin>\n{}\n</stdin>", piped.text.trim_end_matches('\n'))));
+            // On lines of its own wherever the parts are joined.
+            parts.push(text(format!("\n\n<stdin>\n{}\n</stdin>", piped.text.trim_end_matches('\n'))));
         }
     }
     for path in images {
@@ -136,7 +137,7 @@ mod tests {
     fn stdin_is_context_or_the_prompt() {
         let prompt = ["fix".to_owned(), "it".to_owned()];
         assert_eq!(words(&parts(&prompt, None, &[]).unwrap()), ["fix it"]);
-        assert_eq!(words(&parts(&prompt, piped("log\n"), &[]).unwrap()), ["fix it", "<stdin>\nlog\n</stdin>"]);
+        assert_eq!(words(&parts(&prompt, piped("log\n"), &[]).unwrap()), ["fix it", "\n\n<stdin>\nlog\n</stdin>"]);
         assert_eq!(words(&parts(&[], piped("do\n"), &[]).unwrap()), ["do\n"]);
         for piped in [None, piped(" \n")] {
             assert_eq!(parts(&[], piped, &[]).unwrap_err().exit_code(), 2);

@@ -21,6 +21,17 @@ pub(crate) fn wire_duration(duration: Duration) -> prost_types::Duration {
     }
 }
 
+/// `1 run`, `2 runs`.
+pub(crate) fn count(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// From when to when, or since when.
+pub(crate) fn span(from: Option<&Timestamp>, to: Option<&Timestamp>) -> String {
+    let (from, to) = (local(from), local(to));
+    if to.is_empty() { format!("since {from}") } else { format!("{from} to {to}") }
+}
+
 /// A moment in the local time zone; empty when there is none.
 pub(crate) fn local(moment: Option<&Timestamp>) -> String {
     moment
@@ -32,6 +43,14 @@ pub(crate) fn local(moment: Option<&Timestamp>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_many_and_no_end_is_no_to() {
+        assert_eq!([count(0, "run"), count(1, "run"), count(2, "run")], ["0 runs", "1 run", "2 runs"]);
+        let moment = Timestamp { seconds: 0, nanos: 0 };
+        assert!(span(Some(&moment), None).starts_with("since 19"));
+        assert!(span(Some(&moment), Some(&moment)).contains(" to 19"));
+    }
 
     #[test]
     fn durations_are_read_as_people_write_them() {

@@ -40,7 +40,23 @@ pub fn message_json<M: Message>(name: &str, message: &M) -> Result<Value, Client
         .serialize_with_options(serde_json::value::Serializer, &options)
         .map_err(|error| fault(error.to_string()))?;
     whole_numbers(&mut value);
+    open_runs(&mut value);
     Ok(value)
+}
+
+/// A run that has not ended has no exit status: the proto's zero would say that it went well.
+fn open_runs(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(open_runs),
+        Value::Object(fields) => {
+            let open = fields.get("status").is_some_and(|status| status == "running" || status == "waiting");
+            if open && fields.contains_key("run_id") {
+                fields.shift_remove("exit_code");
+            }
+            fields.values_mut().for_each(open_runs);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// `google.protobuf.Value` knows doubles only: `5.0` becomes `5` again.
@@ -150,6 +166,16 @@ mod tests {
         assert_eq!(value_json(&json_value(&value)), value);
         let approval = v1::Approval { arguments: Some(json_value(&value)), ..Default::default() };
         assert_eq!(message_json("Approval", &approval).unwrap()["arguments"].to_string(), value.to_string());
+    }
+
+    #[test]
+    fn only_a_run_that_has_ended_has_an_exit_status() {
+        let run = |status: &str| v1::Run { run_id: "run_1".into(), status: status.into(), ..Default::default() };
+        let runs = ["running", "waiting", "done"].map(run).to_vec();
+        let response = v1::ListRunsResponse { runs, next_page_token: String::new() };
+        let value = message_json("ListRunsResponse", &response).unwrap();
+        let codes: Vec<Option<&Value>> = (0..3).map(|run| value["runs"][run].get("exit_code")).collect();
+        assert_eq!(codes, [None, None, Some(&json!(0))]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod connect;
 pub mod error;
 pub mod follow;
 mod fresh;
+pub mod ids;
 pub mod json;
 pub mod lines;
 pub mod view;

@@ -15,12 +15,12 @@ pub(crate) enum ApprovalsVerb {
     /// List the tool calls and questions that wait
     List {
         /// Only of this thread
-        #[arg(long, short, value_name = "ID", default_value = "")]
+        #[arg(long, short, value_name = "ID", default_value = "", hide_default_value = true)]
         thread: String,
     },
     /// Let a tool call run
     Allow {
-        /// The approval
+        /// The approval: its id, the beginning of it, or latest when only one waits
         id: String,
         /// Also keep the proposed rule, so that the like is not asked again
         #[arg(long)]
@@ -28,15 +28,15 @@ pub(crate) enum ApprovalsVerb {
     },
     /// Refuse a tool call
     Deny {
-        /// The approval
+        /// The approval: its id, the beginning of it, or latest when only one waits
         id: String,
         /// What the model is told
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// Answer a question
     Answer {
-        /// The question
+        /// The question: its id, the beginning of it, or latest when only one waits
         id: String,
         /// The answer
         #[arg(required = true, value_name = "TEXT")]
@@ -48,7 +48,8 @@ pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
     let client = context.connect().await?;
     match verb {
         ApprovalsVerb::List { thread } => {
-            let request = v1::ListPendingApprovalsRequest { thread_id: thread };
+            let thread_id = if thread.is_empty() { thread } else { client.thread_id(&thread).await? };
+            let request = v1::ListPendingApprovalsRequest { thread_id };
             let response = client.list_pending_approvals(request).await?;
             show_message(context.form, "ListPendingApprovalsResponse", &response, Some("approvals"), || {
                 let mut rows: Vec<Vec<String>> = response.approvals.iter().map(approval_row).collect();
@@ -59,11 +60,16 @@ pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
         }
         ApprovalsVerb::Allow { id, always } => {
             let decision = if always { v1::Decision::AllowAlways } else { v1::Decision::Allow };
+            let id = client.approval_id(&id).await?;
             resolve(context, &client, id, decision, String::new()).await
         }
-        ApprovalsVerb::Deny { id, reason } => resolve(context, &client, id, v1::Decision::Deny, reason).await,
+        ApprovalsVerb::Deny { id, reason } => {
+            let id = client.approval_id(&id).await?;
+            resolve(context, &client, id, v1::Decision::Deny, reason).await
+        }
         ApprovalsVerb::Answer { id, text } => {
-            let request = v1::AnswerQuestionRequest { question_id: id, answer: text.join(" ") };
+            let question_id = client.question_id(&id).await?;
+            let request = v1::AnswerQuestionRequest { question_id, answer: text.join(" ") };
             let response = client.answer_question(request).await?;
             show_message(context.form, "AnswerQuestionResponse", &response, None, || "answered".to_owned())?;
             Ok(0)

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::activity::Activity;
 use crate::args::Form;
 use crate::context::{Context, request_id};
-use crate::failure::{self, Failure, tell_message};
+use crate::failure::{self, Failure, STDOUT_UNUSABLE, tell_message};
 use crate::input;
 use crate::interrupt::Interrupts;
 use crate::output::{json_line, json_pretty, stdout_line};
@@ -23,8 +23,19 @@ use crate::times::{parse_duration, wire_duration};
 use crate::verbs::Outcome;
 use crate::verbs::ask::wait::{Wait, print_result};
 
+/// Most models of a provider that are looked through for a price.
+const MODELS_MAX: u32 = 500;
+
+/// Shown below the options of `ask`.
+const EXAMPLES: &str = "Examples:
+  mcode ask \"Why does the second test fail?\"
+  git diff | mcode ask \"Review this\"
+  mcode ask --continue --mode plan \"And how would you mend it?\"
+  mcode ask --detach --approve ask \"Mend it\"      then: mcode approvals list, mcode watch latest";
+
 /// Ask the agent something.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct AskArgs {
     /// What to ask; piped stdin is added to it, or stands in for it
     #[arg(value_name = "PROMPT")]
@@ -32,7 +43,7 @@ pub(crate) struct AskArgs {
     /// Go on with the latest thread of this project
     #[arg(short, long = "continue", conflicts_with = "thread")]
     pub(crate) cont: bool,
-    /// Go on with this thread
+    /// Go on with this thread: its id, the beginning of it, or latest
     #[arg(short, long, value_name = "ID")]
     pub(crate) thread: Option<String>,
     /// The model, as provider/model
@@ -57,19 +68,22 @@ pub(crate) struct AskArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
     /// What to do about tool calls that no rule decides
+    ///
+    /// `ask` asks at this terminal. With --detach it lets the run wait for whoever uses `mcode approvals`. Without a
+    /// terminal and without --detach nobody can be asked, and such calls are refused at once.
     #[arg(long, value_enum, value_name = "POLICY")]
     pub(crate) approve: Option<Approve>,
     /// The same as --approve all
     #[arg(long, conflicts_with = "approve")]
     pub(crate) yolo: bool,
-    /// End the run after this time, such as 10m
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// End the run after this time, such as 90s, 10m or 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// End the run after this many model requests
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_steps: Option<u32>,
     /// End the run after this many tokens
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
     /// End the run when it has cost this many US dollars
     #[arg(long, value_name = "USD", value_parser = parse_usd)]
@@ -111,9 +125,9 @@ pub(crate) enum Think {
 /// What to do about undecided tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// Ask; without a terminal that is a refusal.
+    /// Ask at this terminal; with --detach, wait for `mcode approvals`; with neither, refuse at once.
     Ask,
-    /// Refuse.
+    /// Refuse at once.
     Deny,
     /// Allow; deny rules still hold.
     All,
@@ -146,7 +160,7 @@ pub(crate) fn failed_result(is_ask: bool, error: &ClientError) -> Value {
 pub(crate) async fn run(context: &Context, args: AskArgs) -> Outcome {
     let thread = args.thread.clone();
     match start_and_wait(context, &args).await {
-        Err(Failure::Error(error)) if context.form != Form::Text => {
+        Err(Failure::Error(error)) if context.form != Form::Text && error.reason != STDOUT_UNUSABLE => {
             failure::tell(&error);
             let mut result = failed_result(true, &error);
             result["thread_id"] = json!(thread);
@@ -163,10 +177,27 @@ async fn start_and_wait(context: &Context, args: &AskArgs) -> Outcome {
     let interactive = request.context.as_ref().is_some_and(|context| context.interactive);
     let mut interrupts = Interrupts::listen()?;
     let (client, started) = interrupts.or(start(context, args, request)).await?;
+    if args.max_cost.is_some() && !has_price(&client, &started.run_id).await {
+        tell_message(
+            "the price of this model is not known: --max-cost will not end the run",
+            Some("use --max-tokens or --max-steps"),
+        );
+    }
     if args.detach {
         return detached(context.form, &started);
     }
     Wait::new(context, client, &started, interactive).until_end(interrupts).await
+}
+
+/// Whether the model of a run has a price; what can not be found out is taken to be fine.
+async fn has_price(client: &Client, run_id: &str) -> bool {
+    let Ok(response) = client.get_run(v1::GetRunRequest { run_id: run_id.to_owned() }).await else { return true };
+    let model = response.run.unwrap_or_default().model;
+    let provider = model.split('/').next().unwrap_or_default().to_owned();
+    let request = v1::ListModelsRequest { page_size: MODELS_MAX, provider, ..Default::default() };
+    let Ok(listed) = client.list_models(request).await else { return true };
+    // A model that is not listed has no price either.
+    listed.models.iter().any(|known| known.model == model && known.input_usd_per_mtok + known.output_usd_per_mtok > 0.0)
 }
 
 /// The flags, then `MCODE_APPROVE`, then whatever is configured.
@@ -235,6 +266,9 @@ async fn start(
     mut request: v1::StartRunRequest,
 ) -> Result<(Client, v1::StartRunResponse), ClientError> {
     let client = context.connect().await?;
+    if !request.thread_id.is_empty() {
+        request.thread_id = client.thread_id(&request.thread_id).await?;
+    }
     if args.cont {
         let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
         request.thread_id = latest_thread(&client, &cwd).await?;

@@ -39,7 +39,7 @@ pub(crate) enum ConfigVerb {
     /// Print the value of a key and the file and line it comes from
     Explain {
         /// The key; everything without one
-        #[arg(default_value = "")]
+        #[arg(default_value = "", hide_default_value = true)]
         key: String,
     },
 }
@@ -65,6 +65,10 @@ pub(crate) async fn run(context: &Context, verb: ConfigVerb) -> Outcome {
         ConfigVerb::Unset { key } => {
             let mut file = open_for_change(context)?;
             let removed = file.unset(&key).map_err(refused)?;
+            if !removed {
+                // What is neither set nor a key is a slip.
+                file.get(&key).map_err(refused)?;
+            }
             let text = if removed { format!("{key} is removed from {shown}") } else { format!("{key} was not set") };
             changed(context, &json!({"key": key, "file": shown, "removed": removed}), &text).await?;
         }

@@ -15,7 +15,7 @@ use crate::args::Form;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{foreign_text, json_line, json_pretty, stdout_line};
-use crate::times::local;
+use crate::times::{count, local};
 use crate::verbs::{Outcome, show_message};
 
 /// How long the daemon may take to end.
@@ -52,7 +52,7 @@ pub(crate) enum DaemonVerb {
         #[arg(short, long)]
         follow: bool,
         /// How many lines
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
+        #[arg(short = 'n', long, value_name = "LINES", default_value_t = 200)]
         lines: usize,
     },
 }
@@ -91,7 +91,7 @@ async fn show_info(context: &Context, client: &Client) -> Outcome {
     show_message(context.form, "GetInfoResponse", &info, None, || {
         let mut lines = vec![
             format!("running  version {}, pid {}, since {}", info.version, info.pid, local(info.started_at.as_ref())),
-            format!("work     {} runs, {} threads in memory", info.active_runs, info.loaded_threads),
+            format!("work     {}, {} in memory", count(info.active_runs, "run"), count(info.loaded_threads, "thread")),
             format!("program  {}", info.executable),
             format!("socket   {}", client.socket().address().display()),
             format!("data     {}", info.database),

@@ -71,7 +71,8 @@ pub(crate) async fn run(context: &Context, _: DemoArgs) -> Outcome {
     match context.form {
         Form::Text => stdout_line(&format!(
             "{}\n\nThe model was scripted ({MODEL}); the daemon, its tools, the files and the test were real.\n\
-             test        {}\nrepository  {shown}\nthread      {}",
+             test        {}\nrepository  {shown}\nthread      {}\n\
+             The repository is yours to look at; nothing else needs it, remove it when you like.",
             sanitize(view.text.trim()),
             if passes { "passes" } else { "FAILS" },
             view.thread_id

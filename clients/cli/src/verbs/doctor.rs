@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{json_line, json_pretty, stdout_line};
 use crate::style::Style;
+use crate::times::count;
 use crate::verbs::Outcome;
 
 /// Most models that are looked at for a usable one.
@@ -24,6 +25,12 @@ const MODELS_MAX: u32 = 500;
 const SANDBOX_WAIT: Duration = Duration::from_secs(15);
 /// How often it is asked meanwhile.
 const SANDBOX_LOOK: Duration = Duration::from_millis(50);
+
+/// The name of the configuration file's line; its folder has one of its own.
+const CONFIG: &str = "config.toml";
+
+/// How long a model server may take to accept a connection.
+const SERVER_WAIT: Duration = Duration::from_secs(2);
 
 /// Check everything.
 #[derive(Debug, Args)]
@@ -71,9 +78,9 @@ impl Check {
             Grade::Warn => style.yellow("warn"),
             Grade::Fail => style.red("FAIL"),
         };
-        let mut text = format!("{grade}  {:<8} {}", self.name, sanitize(&self.found));
+        let mut text = format!("{grade}  {:<11} {}", self.name, sanitize(&self.found));
         if !self.mend.is_empty() {
-            text.push_str(&format!("\n                mend it: {}", sanitize(&self.mend)));
+            text.push_str(&format!("\n                   mend it: {}", sanitize(&self.mend)));
         }
         text
     }
@@ -96,7 +103,7 @@ fn exit_code(checks: &[Check]) -> u8 {
     let failed = checks.iter().find(|check| check.grade == Grade::Fail);
     failed.map_or(0, |check| match check.name {
         "daemon" | "socket" => 6,
-        "model" => 5,
+        "model" | "server" => 5,
         _ => 3,
     })
 }
@@ -138,18 +145,16 @@ fn config(context: &Context) -> Vec<Check> {
     let faults = config.errors();
     let mut checks: Vec<Check> = faults
         .iter()
-        .map(|fault| Check::bad("config", Grade::Fail, fault.to_string(), "mend that line of the file"))
+        .map(|fault| Check::bad(CONFIG, Grade::Fail, fault.to_string(), "mend that line of the file"))
         .collect();
     let warnings = config.warnings();
     checks.extend(
-        warnings
-            .iter()
-            .map(|fault| Check::bad("config", Grade::Warn, fault.to_string(), "correct or remove that line")),
+        warnings.iter().map(|fault| Check::bad(CONFIG, Grade::Warn, fault.to_string(), "correct or remove that line")),
     );
-    if faults.is_empty() {
+    if checks.is_empty() {
         let found =
             if config.file().exists() { format!("{file} is fine") } else { format!("{file} is not there: defaults") };
-        checks.push(Check::ok("config", found));
+        checks.push(Check::ok(CONFIG, found));
     }
     checks
 }
@@ -189,7 +194,8 @@ async fn daemon(context: &Context) -> Vec<Check> {
             return checks;
         }
     };
-    let found = format!("version {}, pid {}, {} runs at work", info.version, info.pid, info.active_runs);
+    let at_work = count(info.active_runs, "run");
+    let found = format!("version {}, pid {}, {at_work} at work", info.version, info.pid);
     checks.push(if info.version == env!("CARGO_PKG_VERSION") {
         Check::ok("daemon", found)
     } else {
@@ -200,13 +206,18 @@ async fn daemon(context: &Context) -> Vec<Check> {
     checks.push(sandbox(tried(&client, info.sandbox).await));
     let request =
         v1::ListModelsRequest { page_size: MODELS_MAX, env: mcode_env::process::vars(), ..Default::default() };
-    checks.push(match client.list_models(request).await {
-        Ok(response) => models(&response.models),
+    match client.list_models(request).await {
+        Ok(response) => {
+            checks.push(models(&response.models));
+            if let Some(model) = chosen(&response.models) {
+                checks.extend(server(context, &model.provider).await);
+            }
+        }
         Err(error) => {
             let mend = error.hint.clone().unwrap_or_default();
-            Check::bad("model", Grade::Fail, error.message, mend)
+            checks.push(Check::bad("model", Grade::Fail, error.message, mend));
         }
-    });
+    }
     checks
 }
 
@@ -235,6 +246,50 @@ fn sandbox(found: Option<v1::SandboxInfo>) -> Check {
         "on Linux 6.2 or later turn Landlock on; until then allow commands with care"
     };
     Check::bad("sandbox", Grade::Warn, format!("{}; not held: {}", found.strength, found.lacks.join("; ")), mend)
+}
+
+/// The model that `mcode ask` would take.
+fn chosen(models: &[v1::Model]) -> Option<&v1::Model> {
+    let usable = |model: &&v1::Model| model.usable && model.provider != "demo";
+    models.iter().filter(usable).find(|model| model.is_default).or_else(|| models.iter().find(usable))
+}
+
+/// Whether the provider's server accepts connections, where its address was set here: by a variable, or in the file.
+/// Nothing is sent to it. Through a proxy, the connection would say nothing about the server.
+async fn server(context: &Context, provider: &str) -> Option<Check> {
+    let set = |name: &str| mcode_env::process::var(name).filter(|value| !value.is_empty());
+    if ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
+        .into_iter()
+        .any(|name| set(name).is_some())
+    {
+        return None;
+    }
+    let variable = format!("{}_BASE_URL", provider.to_ascii_uppercase().replace('-', "_"));
+    let config = ConfigHandle::open(&context.dirs).current();
+    let configured = config.providers.get(provider).and_then(|entry| entry.base_url.clone());
+    let url = set(&variable).or(configured)?;
+    let address = authority(&url)?;
+    let connected = tokio::time::timeout(SERVER_WAIT, tokio::net::TcpStream::connect(&address)).await;
+    let why = match connected {
+        Ok(Ok(_)) => return Some(Check::ok("server", format!("{url} accepts connections"))),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", SERVER_WAIT.as_secs()),
+    };
+    let mend = format!("start the server, or correct {variable} or providers.{provider}.base_url");
+    Some(Check::bad("server", Grade::Fail, format!("{url} can not be reached: {why}"), mend))
+}
+
+/// `host:port` of a URL.
+fn authority(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next().filter(|host| !host.is_empty())?;
+    let after_bracket = host.rsplit(']').next()?;
+    if after_bracket.contains(':') {
+        return Some(host.to_owned());
+    }
+    let port = if scheme.eq_ignore_ascii_case("http") { 80 } else { 443 };
+    Some(format!("{host}:{port}"))
 }
 
 /// A usable model, other than the scripted one of the demo, which can not do the main job.
@@ -296,6 +351,21 @@ mod tests {
             assert!(check.grade == Grade::Warn && check.found.contains("the network"), "{check:?}");
         }
         assert_eq!(sandbox(None).grade, Grade::Warn);
+    }
+
+    #[test]
+    fn the_address_of_a_server_is_read_from_its_url() {
+        for (url, address) in [
+            ("http://127.0.0.1:8080/v1", Some("127.0.0.1:8080")),
+            ("https://api.example.org/v1", Some("api.example.org:443")),
+            ("http://user:secret@host?x", Some("host:80")),
+            ("http://[::1]:11434", Some("[::1]:11434")),
+            ("https://[::1]/v1", Some("[::1]:443")),
+            ("no url", None),
+            ("http:///v1", None),
+        ] {
+            assert_eq!(authority(url).as_deref(), address, "{url}");
+        }
     }
 
     #[test]

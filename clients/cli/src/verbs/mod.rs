@@ -47,10 +47,10 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Page {
     /// How many to show, at most 500
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "ROWS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
     /// Go on where an earlier list ended (its next_page_token)
-    #[arg(long, value_name = "TOKEN", default_value = "")]
+    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
     pub(crate) page_token: String,
 }
 

@@ -1,7 +1,8 @@
 //! `mcode models`.
 
 use clap::Subcommand;
-use mcode_client::v1;
+use mcode_client::{Client, ClientError, v1};
+use mcode_text::sanitize_line;
 
 use crate::context::Context;
 use crate::verbs::{Outcome, Page, listing, show_message};
@@ -12,7 +13,7 @@ pub(crate) enum ModelsVerb {
     /// List the models that can be used, and what the others need
     List {
         /// Only of this provider
-        #[arg(long, value_name = "NAME", default_value = "")]
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         provider: String,
         /// Only those that can be used now
         #[arg(long)]
@@ -31,16 +32,58 @@ pub(crate) async fn run(context: &Context, verb: ModelsVerb) -> Outcome {
         provider,
         env: mcode_env::process::vars(),
     };
-    let mut response = client.list_models(request).await?;
+    let mut response = client.list_models(request.clone()).await?;
     if usable {
-        response.models.retain(|model| model.usable);
+        only_usable(&client, request, &mut response).await?;
     }
     show_message(context.form, "ListModelsResponse", &response, Some("models"), || {
         let rows: Vec<Vec<String>> = response.models.iter().map(row).collect();
         let heading = ["MODEL", "USABLE", "CONTEXT", "$/MTOK IN", "OUT", "KEY"];
-        listing(&heading, &rows, "no models", &response.next_page_token)
+        let mut text = listing(&heading, &rows, "no models", &response.next_page_token);
+        for line in needs(&response.models) {
+            text.push('\n');
+            text.push_str(&sanitize_line(&line));
+        }
+        text
     })?;
     Ok(0)
+}
+
+/// Leaves out what can not be used. The daemon lists what can be used first, so a list goes on only as long as the
+/// next page begins with such a model.
+async fn only_usable(
+    client: &Client,
+    request: v1::ListModelsRequest,
+    response: &mut v1::ListModelsResponse,
+) -> Result<(), ClientError> {
+    let listed = response.models.len();
+    response.models.retain(|model| model.usable);
+    let mut ends = response.models.len() < listed;
+    if !ends && !response.next_page_token.is_empty() {
+        let page_token = response.next_page_token.clone();
+        let next = client.list_models(v1::ListModelsRequest { page_size: 1, page_token, ..request }).await?;
+        ends = !next.models.iter().any(|model| model.usable);
+    }
+    if ends {
+        response.next_page_token.clear();
+    }
+    Ok(())
+}
+
+/// What the models that can not be used need, once for each provider.
+fn needs(models: &[v1::Model]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for model in models.iter().filter(|model| !model.usable && !model.key_source.is_empty()) {
+        let need = model.key_source.as_str();
+        let line = if need.contains(&model.provider) { need.to_owned() } else { format!("{}: {need}", model.provider) };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    if !lines.is_empty() {
+        lines.insert(0, "To use the others:".to_owned());
+    }
+    lines
 }
 
 fn row(model: &v1::Model) -> Vec<String> {
@@ -52,6 +95,27 @@ fn row(model: &v1::Model) -> Vec<String> {
         if model.context_tokens == 0 { String::new() } else { format!("{}k", model.context_tokens / 1000) },
         price(model.input_usd_per_mtok),
         price(model.output_usd_per_mtok),
-        model.key_source.clone(),
+        // What is missing stands below the list: once, and not on every line.
+        if model.usable { model.key_source.clone() } else { String::new() },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_once_for_each_provider() {
+        let model = |provider: &str, usable: bool| v1::Model {
+            model: format!("{provider}/m"),
+            provider: provider.into(),
+            usable,
+            key_source: "Set A_KEY for a".into(),
+            ..Default::default()
+        };
+        let lines = needs(&[model("b", true), model("a", false), model("a", false), model("zz", false)]);
+        assert_eq!(lines, ["To use the others:", "Set A_KEY for a", "zz: Set A_KEY for a"]);
+        assert!(needs(&[model("b", true)]).is_empty());
+        assert_eq!(row(&model("a", false))[5], "");
+    }
 }

@@ -1,5 +1,7 @@
 //! `mcode threads`.
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use mcode_client::json::{message_json, value_json};
 use mcode_client::v1::event::Body;
@@ -38,7 +40,7 @@ pub(crate) enum ThreadsVerb {
     },
     /// Show a thread: what was said, and what was done
     Show {
-        /// The thread
+        /// The thread: its id, the beginning of it, or latest
         id: String,
     },
 }
@@ -46,7 +48,7 @@ pub(crate) enum ThreadsVerb {
 pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
     match verb {
         ThreadsVerb::List { here, archived, page } => list(context, here, archived, page).await,
-        ThreadsVerb::Show { id } => show(context, id).await,
+        ThreadsVerb::Show { id } => show(context, &id).await,
     }
 }
 
@@ -79,17 +81,23 @@ fn row(thread: &v1::Thread) -> Vec<String> {
     ]
 }
 
-async fn show(context: &Context, thread_id: String) -> Outcome {
+async fn show(context: &Context, id: &str) -> Outcome {
     let client = context.connect().await?;
+    let thread_id = client.thread_id(id).await?;
     let response = client.get_thread(v1::GetThreadRequest { thread_id: thread_id.clone() }).await?;
     match context.form {
         Form::Text => {
             let style = Style::of_stdout(context.global.color);
             stdout_line(&header(&response))?;
             let mut after = 0;
+            let mut inputs = Inputs::default();
             while let Some(page) = next_page(&client, &thread_id, &mut after).await? {
-                page.events.iter().filter_map(|event| said(event, style)).try_for_each(|text| stdout_line(&text))?;
+                for event in &page.events {
+                    inputs.event(event);
+                    said(event, style).map_or(Ok(()), |text| stdout_line(&text))?;
+                }
             }
+            inputs.left(style).iter().try_for_each(|text| stdout_line(text))?;
         }
         Form::Json | Form::Jsonl => {
             let mut value = message_json("GetThreadResponse", &response)?;
@@ -144,6 +152,35 @@ fn header(response: &v1::GetThreadResponse) -> String {
         lines.push(format!("task    {}: {}", task.status, task.content));
     }
     sanitize(&lines.join("\n")).into_owned()
+}
+
+/// What was said while a run was at work; what was taken up is a message of its own.
+#[derive(Debug, Default)]
+struct Inputs {
+    open: BTreeMap<String, v1::InputQueued>,
+    dropped: Vec<v1::InputQueued>,
+}
+
+impl Inputs {
+    fn event(&mut self, event: &v1::Event) {
+        match &event.body {
+            Some(Body::InputQueued(input)) => drop(self.open.insert(input.input_id.clone(), input.clone())),
+            Some(Body::InputTaken(taken)) => {
+                self.dropped.extend(self.open.remove(&taken.input_id).filter(|_| !taken.delivered));
+            }
+            _ => {}
+        }
+    }
+
+    /// What never reached the model, or has not yet.
+    fn left(&self, style: Style) -> Vec<String> {
+        let text = |input: &v1::InputQueued, what: &str| {
+            let heading = style.bold(&sanitize_line(&format!("user ({}, {what})", input.delivery)));
+            format!("\n{heading}\n{}", sanitize(input.text.trim()))
+        };
+        let dropped = self.dropped.iter().map(|input| text(input, "never reached the model"));
+        dropped.chain(self.open.values().map(|input| text(input, "not taken up yet"))).collect()
+    }
 }
 
 /// An event as part of the conversation; `None` when it is not part of it.

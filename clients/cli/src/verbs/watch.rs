@@ -18,7 +18,7 @@ use crate::verbs::Outcome;
 /// Print the events of a thread.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The thread
+    /// The thread: its id, the beginning of it, or latest
     pub(crate) thread: String,
     /// Begin after this seq, and not with the recent past; 0 is the beginning
     #[arg(long, value_name = "SEQ")]
@@ -30,10 +30,11 @@ pub(crate) struct WatchArgs {
 
 pub(crate) async fn run(context: &Context, args: WatchArgs) -> Outcome {
     let client = context.connect().await?;
-    let follow = Follow::new(client.clone(), &args.thread, args.after);
+    let thread_id = client.thread_id(&args.thread).await?;
+    let follow = Follow::new(client.clone(), &thread_id, args.after);
     let mut watch = Watch {
         client,
-        thread_id: args.thread,
+        thread_id,
         form: context.form,
         deltas: Deltas::default(),
         open: None,

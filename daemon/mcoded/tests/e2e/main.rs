@@ -14,6 +14,7 @@ mod starting;
 mod status;
 mod steering;
 mod streams;
+mod telling;
 mod terminal;
 mod watching;
 mod working;

@@ -22,6 +22,8 @@ impl v1::model_service_server::ModelService for Services {
         let default = models.default_model("build", &env);
         let mut listed = models.list(&env);
         listed.retain(|model| request.provider.is_empty() || model.provider == request.provider);
+        // What can be used comes first; the order is else as before.
+        listed.sort_by_key(|model| !model.usable);
         let start: usize = match paging::token(request.page_token) {
             None => 0,
             Some(token) => {

@@ -11,7 +11,7 @@ use crate::answer::Answers;
 use crate::args::Form;
 use crate::context::Context;
 use crate::deltas::Deltas;
-use crate::failure::{self, Failure, tell_message};
+use crate::failure::{self, Failure, STDOUT_UNUSABLE, tell_message};
 use crate::interrupt::{INTERRUPTED, Interrupts};
 use crate::output::{foreign_text, json_line, json_pretty};
 use crate::terminal::Typed;
@@ -19,6 +19,9 @@ use crate::verbs::Outcome;
 
 /// How long Ctrl+C waits for the run to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+/// Exit status of a run that was not permitted what it needed.
+const REFUSED: u8 = 4;
 
 /// Waiting for a run.
 pub(super) struct Wait {
@@ -130,6 +133,10 @@ impl Wait {
     /// The run goes on, but we can not see it any more.
     fn lost(&mut self, failure: Failure) -> Outcome {
         let Failure::Error(mut error) = failure else { return Err(failure) };
+        if error.reason == STDOUT_UNUSABLE {
+            // No result can be printed either; it is told once, at the end.
+            return Err(Failure::Error(error));
+        }
         if error.hint.is_none() {
             error.hint = Some(format!("see how it ends with: mcode watch {}", self.view.thread_id));
         }
@@ -153,6 +160,13 @@ impl Wait {
     fn finish(mut self) -> Outcome {
         self.activity.clear();
         let code = self.view.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
+        if code == REFUSED {
+            // The daemon names all ways; which of them would have helped is seen from the refusals.
+            let hint = refusal_hint(&self.view).unwrap_or_default().to_owned();
+            if let Some(error) = &mut self.view.error {
+                error.hint = hint;
+            }
+        }
         if code != 0 {
             // What was said last is no answer.
             self.activity.release();
@@ -177,6 +191,10 @@ impl Wait {
 
     /// Why the run did not end well, and which calls were refused.
     fn tell_end(&self) {
+        if self.view.status == "cancelled" && self.view.exit_code == Some(INTERRUPTED.into()) {
+            let hint = format!("go on with: mcode ask --thread {} PROMPT", self.view.thread_id);
+            return tell_message("the run was cancelled", Some(&hint));
+        }
         let refused: Vec<&str> =
             self.view.tool_calls.iter().filter(|call| call.status == "denied").map(|call| call.name.as_str()).collect();
         let refused = match refused.as_slice() {
@@ -184,13 +202,31 @@ impl Wait {
             names => format!("; refused: {}", names.join(", ")),
         };
         match &self.view.error {
+            // It names the call itself.
+            Some(error) if error.message.contains("refused") => tell_message(&error.message, Some(&error.hint)),
             Some(error) => tell_message(&format!("{}{refused}", error.message), Some(&error.hint)),
             None if refused.is_empty() => tell_message(&format!("the run ended as {}", self.view.status), None),
-            None => tell_message(
-                &format!("the run could not do its work{refused}"),
-                Some("allow more with --approve all, or with a rule in permissions.allow"),
-            ),
+            None => tell_message(&format!("the run could not do its work{refused}"), refusal_hint(&self.view)),
         }
+    }
+}
+
+/// What would get a call through that was refused: nothing that would not help.
+fn refusal_hint(view: &RunView) -> Option<&'static str> {
+    let why =
+        |text: &str| view.tool_calls.iter().any(|call| call.status == "denied" && call.result_preview.contains(text));
+    if why("nobody is there to answer") {
+        Some(
+            "run it at a terminal, or with --detach --approve ask and answer with: mcode approvals; \
+             or allow it with a rule in permissions.allow, or all with --approve all",
+        )
+    } else if why("nobody answered in time") {
+        Some("answer sooner, at the terminal or with: mcode approvals list")
+    } else if why("plan mode") || why("explore mode") {
+        Some("these modes change nothing: go on with --mode build")
+    } else {
+        // A deny rule, --approve deny or the user said no, and each of them was meant.
+        None
     }
 }
 
@@ -221,5 +257,36 @@ pub(super) fn print_result(form: Form, result: &Value) -> Result<(), Failure> {
             json_pretty(&result)
         }
         Form::Jsonl => json_line(&mcode_client::lines::result_line(result.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcode_client::ToolCallView;
+
+    use super::*;
+
+    fn refused(why: &str) -> Option<&'static str> {
+        let call = ToolCallView {
+            id: "tc_1".into(),
+            name: "shell".into(),
+            arguments: Value::Null,
+            status: "denied".into(),
+            result_preview: why.into(),
+        };
+        refusal_hint(&RunView { tool_calls: vec![call], ..RunView::default() })
+    }
+
+    #[test]
+    fn only_what_helps_is_hinted_at() {
+        assert!(
+            refused("the default: commands are asked for, and nobody is there to answer")
+                .unwrap()
+                .contains("--approve all")
+        );
+        assert!(refused("plan mode changes nothing").unwrap().contains("--mode build"));
+        for meant in ["the deny rule shell(rm *)", "the user said no", "this run refuses what would be asked"] {
+            assert_eq!(refused(meant), None);
+        }
     }
 }
