@@ -111,7 +111,7 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
             let processes = Arc::clone(&processes);
             Box::pin(async move { processes.kill_thread(thread_id).await })
         }),
-        keep_rule: keep_rule(config.clone()),
+        change_rule: change_rule(config.clone()),
     })
 }
 
@@ -136,15 +136,17 @@ fn rules(current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Arc<dyn Fn()
     })
 }
 
-/// Adds a rule to `[permissions] allow` of the user's file and reads it again.
-fn keep_rule(config: ConfigHandle) -> mcode_threads::deps::KeepRule {
-    Arc::new(move |rule| {
+/// Adds a rule to its list in `[permissions]` of the user's file, or takes it out, and reads the file again.
+fn change_rule(config: ConfigHandle) -> mcode_threads::deps::ChangeRule {
+    Arc::new(move |change| {
         let path = config.file().to_path_buf();
-        let change = |error: mcode_config::EditError| format!("the rule '{rule}' could not be kept: {error}");
-        let mut file = ConfigFile::open(&path).map_err(change)?;
-        file.push("permissions.allow", rule).map_err(change)?;
+        let (rule, key) = (&change.rule, format!("permissions.{}", change.effect.as_str()));
+        let what = if change.add { "kept" } else { "removed" };
+        let failed = |error: mcode_config::EditError| format!("the rule '{rule}' could not be {what}: {error}");
+        let mut file = ConfigFile::open(&path).map_err(failed)?;
+        let done = if change.add { file.push(&key, rule) } else { file.pull(&key, rule) }.map_err(failed)?;
         match config.reload().first() {
-            None => Ok(()),
+            None => Ok(done),
             Some(error) => Err(error.to_string()),
         }
     })

@@ -38,6 +38,18 @@ pub enum Verdict {
     Deny,
 }
 
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// What is to be decided.
 #[derive(Debug, Clone, Copy)]
 pub struct DecideInput<'a> {
@@ -74,15 +86,20 @@ pub struct Decision {
     pub why: String,
     /// The rule that made it, as written.
     pub rule: Option<String>,
+    /// The file of that rule.
+    pub file: Option<String>,
+    /// Its line there, from 1; 0 when there is none.
+    pub line: usize,
 }
 
 impl Decision {
     fn new(verdict: Verdict, why: impl Into<String>) -> Self {
-        Self { verdict, why: why.into(), rule: None }
+        Self { verdict, why: why.into(), rule: None, file: None, line: 0 }
     }
 
     fn by(verdict: Verdict, word: &str, rule: &Rule) -> Self {
-        Self { verdict, why: format!("the {word} rule {rule}"), rule: Some(rule.text.clone()) }
+        let (text, file) = (Some(rule.text.clone()), Some(rule.file.clone()));
+        Self { verdict, why: format!("the {word} rule {rule}"), rule: text, file, line: rule.line }
     }
 }
 

@@ -24,4 +24,4 @@ pub use access::{Access, Category};
 pub use decide::{DecideInput, Decision, Verdict};
 pub use mode::Mode;
 pub use propose::propose_rule;
-pub use rule::{RuleError, RuleSet};
+pub use rule::{Effect, RuleError, RuleSet, check_rule};

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use Verdict::{Allow, Ask, Deny};
-use mcode_config::effective::PermissionRules;
+use mcode_config::effective::{PermissionRules, WrittenRule};
 use mcode_events::run::ApprovalPolicy;
 use mcode_permissions::{Access, Category, DecideInput, Decision, Mode, RuleSet, Verdict, propose_rule};
 
-fn listed(rules: &[&str]) -> Vec<(String, String)> {
-    rules.iter().map(|&rule| (rule.to_owned(), "c.toml".to_owned())).collect()
+fn listed(rules: &[&str]) -> Vec<WrittenRule> {
+    rules.iter().map(|&rule| WrittenRule { text: rule.to_owned(), file: "c.toml".to_owned(), line: 1 }).collect()
 }
 
 fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> RuleSet {

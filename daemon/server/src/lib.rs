@@ -116,6 +116,7 @@ where
         .add_service(
             v1::event_service_server::EventServiceServer::new(services.clone()).max_encoding_message_size(limit),
         )
+        .add_service(v1::permission_service_server::PermissionServiceServer::new(services.clone()))
         .add_service(v1::approval_service_server::ApprovalServiceServer::new(services.clone()))
         .add_service(v1::model_service_server::ModelServiceServer::new(services));
     router.serve_with_incoming_shutdown(incoming, accepting.cancelled_owned()).await?;

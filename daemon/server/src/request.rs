@@ -99,7 +99,7 @@ async fn media_part(media: v1::Media, blobs: Arc<dyn Blobs>) -> Result<Part, Sta
 }
 
 /// A client's environment, and the same without secrets.
-fn surroundings(client_env: BTreeMap<String, String>, umask: u32) -> Result<RunSurroundings, Status> {
+pub(crate) fn surroundings(client_env: BTreeMap<String, String>, umask: u32) -> Result<RunSurroundings, Status> {
     let bytes: usize = client_env.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > ENV_BYTES_MAX {
         return Err(bad_field("context.env", format!("has {bytes} bytes; {ENV_BYTES_MAX} are allowed")));
@@ -108,7 +108,8 @@ fn surroundings(client_env: BTreeMap<String, String>, umask: u32) -> Result<RunS
     Ok(RunSurroundings { client_env: Arc::new(client_env), tool_env: Arc::new(tool_env), umask: umask & 0o777 })
 }
 
-fn absolute(field: &'static str, path: &str) -> Result<String, Status> {
+/// A path of a request that has to be absolute.
+pub(crate) fn absolute(field: &'static str, path: &str) -> Result<String, Status> {
     if Path::new(path).is_absolute() {
         Ok(path.to_owned())
     } else {
@@ -158,17 +159,22 @@ fn limits(limits: Option<v1::RunLimits>) -> Result<RunLimits, Status> {
     })
 }
 
-/// A run to be started, from its request.
-pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>) -> Result<NewRun, Status> {
-    let idempotency = idempotency(&request.request_id, &without_surroundings(&request))?;
-    let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
-    let approval = match v1::ApprovalPolicy::try_from(request.approve) {
+/// What to do about calls that would be asked; `None` when the request does not say.
+pub(crate) fn approval(policy: i32) -> Result<Option<ApprovalPolicy>, Status> {
+    Ok(match v1::ApprovalPolicy::try_from(policy) {
         Ok(v1::ApprovalPolicy::Unspecified) => None,
         Ok(v1::ApprovalPolicy::Ask) => Some(ApprovalPolicy::Ask),
         Ok(v1::ApprovalPolicy::Deny) => Some(ApprovalPolicy::Deny),
         Ok(v1::ApprovalPolicy::All) => Some(ApprovalPolicy::All),
-        Err(_) => return Err(bad_field("approve", format!("{} is not a policy", request.approve))),
-    };
+        Err(_) => return Err(bad_field("approve", format!("{policy} is not a policy"))),
+    })
+}
+
+/// A run to be started, from its request.
+pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>) -> Result<NewRun, Status> {
+    let idempotency = idempotency(&request.request_id, &without_surroundings(&request))?;
+    let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
+    let approval = approval(request.approve)?;
     let add_dirs = request.add_dirs.iter().map(|dir| absolute("add_dirs", dir)).collect::<Result<_, _>>()?;
     Ok(NewRun {
         thread_id: if request.thread_id.is_empty() { None } else { Some(known_id("thread", &request.thread_id)?) },

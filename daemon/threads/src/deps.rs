@@ -8,7 +8,7 @@ use mcode_env::{Clock, IdGen};
 use mcode_ids::{ThreadId, ToolCallId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
-use mcode_permissions::RuleSet;
+use mcode_permissions::{Effect, RuleSet};
 use mcode_store::Store;
 use mcode_tools::ToolSet;
 
@@ -25,8 +25,20 @@ pub type ReapMarked = Arc<dyn Fn(Vec<ToolCallId>) -> BoxFuture<'static, ()> + Se
 /// Ends the processes that a thread still has; done when their ends are recorded.
 pub type EndProcesses = Arc<dyn Fn(ThreadId) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Keeps a permission rule for good; the error says why it could not.
-pub type KeepRule = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+/// A change of the user's permission rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleChange {
+    /// Which list.
+    pub effect: Effect,
+    /// The rule.
+    pub rule: String,
+    /// Whether it is added or removed.
+    pub add: bool,
+}
+
+/// Changes the user's permission rules for good; `false` when nothing had to be done, and the error says why it could
+/// not. Blocking.
+pub type ChangeRule = Arc<dyn Fn(&RuleChange) -> Result<bool, String> + Send + Sync>;
 
 /// What threads work with.
 #[derive(Clone)]
@@ -53,8 +65,8 @@ pub struct Deps {
     pub reap_marked: ReapMarked,
     /// For threads that are closed.
     pub end_processes: EndProcesses,
-    /// For "always allow".
-    pub keep_rule: KeepRule,
+    /// For "always allow", and for whoever edits the rules.
+    pub change_rule: ChangeRule,
 }
 
 impl std::fmt::Debug for Deps {

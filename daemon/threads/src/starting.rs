@@ -7,12 +7,14 @@ use mcode_agent::{ApprovalAnswer, RunContext, RunPort, RunServices};
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
 use mcode_events::run::{Delivery, QueuedInput, RunOptions};
 use mcode_ids::{QuestionId, RequestId, RunId, Seq, TurnId};
+use mcode_permissions::Effect;
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::Actor;
 use crate::command::{Answered, NewRun, NewThread, Resolution, RunSurroundings, Started};
+use crate::deps::RuleChange;
 use crate::error::ThreadError;
 use crate::run::ActiveRun;
 
@@ -225,8 +227,9 @@ impl Actor {
         let mut kept = None;
         if let (true, true, Some(rule)) = (resolution.allow, resolution.always, &request.proposed_rule) {
             // It writes a file.
-            let (keep, text) = (Arc::clone(&self.deps.keep_rule), rule.clone());
-            tokio::task::spawn_blocking(move || keep(&text))
+            let keep = Arc::clone(&self.deps.change_rule);
+            let change = RuleChange { effect: Effect::Allow, rule: rule.clone(), add: true };
+            tokio::task::spawn_blocking(move || keep(&change))
                 .await
                 .map_err(|error| ThreadError::Store(Box::new(error)))?
                 .map_err(|message| ThreadError::InvalidArgument { field: "decision", message })?;
@@ -272,7 +275,7 @@ fn new_thread(run: &NewRun, options: &RunOptions) -> NewThread {
     }
 }
 
-fn configured_approval(text: Option<&str>) -> Option<mcode_events::run::ApprovalPolicy> {
+pub(crate) fn configured_approval(text: Option<&str>) -> Option<mcode_events::run::ApprovalPolicy> {
     use mcode_events::run::ApprovalPolicy;
     match text {
         Some("ask") => Some(ApprovalPolicy::Ask),

@@ -65,15 +65,41 @@ pub struct Limits {
     pub max_steps_per_run: Option<u32>,
 }
 
-/// Rules as written, such as `shell(cargo test *)`, with the file each comes from.
+/// A permission rule as written, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WrittenRule {
+    /// Such as `shell(cargo test *)`.
+    pub text: String,
+    /// The file.
+    pub file: String,
+    /// Its line, from 1; 0 when it is not from a file.
+    pub line: usize,
+}
+
+/// Rules as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PermissionRules {
     /// Allowed without asking.
-    pub allow: Vec<(String, String)>,
+    pub allow: Vec<WrittenRule>,
     /// Always asked.
-    pub ask: Vec<(String, String)>,
+    pub ask: Vec<WrittenRule>,
     /// Never allowed.
-    pub deny: Vec<(String, String)>,
+    pub deny: Vec<WrittenRule>,
+}
+
+/// A call with what the rules are expected to say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PermissionTest {
+    /// Such as `shell(git push origin)`.
+    pub call: String,
+    /// `allow`, `ask` or `deny`.
+    pub expect: String,
+    /// `build`, `plan` or `explore`, if one is named.
+    pub mode: Option<String>,
+    /// The file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
 }
 
 /// The values in force.
@@ -93,6 +119,8 @@ pub struct Effective {
     pub limits: Limits,
     /// Permission rules.
     pub permissions: PermissionRules,
+    /// Examples of what the rules decide.
+    pub permission_tests: Vec<PermissionTest>,
     /// `ask`, `deny` or `all`, for runs that do not say.
     pub approve: Option<String>,
     /// The documented sections `memory`, `sandbox`, `goals` and `login` as written, checked for types, for those who

@@ -174,7 +174,7 @@ fn read(file: &Path) -> Result<(Effective, Findings), Vec<ConfigError>> {
         return Err(found.errors);
     }
     match toml::from_str::<LowConfig>(&text) {
-        Ok(low) => Ok((low.into_effective(file), found)),
+        Ok(low) => Ok((low.into_effective(file, &text), found)),
         Err(error) => {
             let line =
                 error.span().map_or(0, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);

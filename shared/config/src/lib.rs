@@ -13,11 +13,12 @@ mod edit;
 pub mod effective;
 mod error;
 mod handle;
+mod list;
 mod low;
 mod schema;
 
 pub use duration::{DurationError, parse_duration};
 pub use edit::{ConfigFile, EditError};
-pub use effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry};
+pub use effective::{Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, WrittenRule};
 pub use error::ConfigError;
 pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Origin};

@@ -8,6 +8,7 @@ mod asking;
 mod ending;
 mod keeping;
 mod models;
+mod ruling;
 mod setup;
 mod starting;
 mod status;

@@ -4,6 +4,7 @@ mod approval;
 mod daemon;
 mod event;
 mod model;
+mod permission;
 mod project;
 mod run;
 mod thread;

@@ -249,7 +249,7 @@ impl Rig {
                 Box::pin(async {})
             }),
             end_processes: Arc::new(|_| Box::pin(async {})),
-            keep_rule: Arc::new(|_| Ok(())),
+            change_rule: Arc::new(|_| Ok(true)),
         };
         Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped }
     }

@@ -1,0 +1,283 @@
+//! The permission rules through the daemon: which there are, changing them, and what they would decide.
+//!
+//! [`Threads::explain`] asks a tool what a call would touch, as a run does, and judges that; nothing is run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use mcode_config::WrittenRule;
+use mcode_events::run::ApprovalPolicy;
+use mcode_events::tool::TaskItem;
+use mcode_ids::{ProcessId, ThreadId, ToolCallId};
+use mcode_permissions::command::{self, Simple};
+use mcode_permissions::{Access, Category, DecideInput, Decision, Effect, Mode, RuleSet, check_rule, propose_rule};
+use mcode_tools::port::StartedProcess;
+use mcode_tools::{AskOutcome, CallContext, FileLedger, ToolFailure, ToolPort, ToolSpec};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::deps::{Deps, RuleChange};
+use crate::error::ThreadError;
+use crate::project::root_of;
+use crate::registry::Threads;
+
+/// Most simple commands that an explanation lists.
+const COMMANDS_MAX: usize = 256;
+
+/// A rule as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedRule {
+    /// What it does.
+    pub effect: Effect,
+    /// The rule, and where it stands.
+    pub written: WrittenRule,
+    /// Why it can not be read.
+    pub problem: Option<String>,
+}
+
+/// How a call is described that is to be explained.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Described {
+    /// The command, the path or the host.
+    Subject(String),
+    /// The arguments as a model would give them.
+    Arguments(Value),
+}
+
+/// A call that is to be explained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explain {
+    /// The tool, or a category of rules for any tool of the kind.
+    pub tool: String,
+    /// What it is called with.
+    pub call: Described,
+    /// The run's mode.
+    pub mode: Mode,
+    /// What is done about calls that would be asked; `None` is as configured.
+    pub approval: Option<ApprovalPolicy>,
+    /// Where the run would stand: absolute.
+    pub cwd: String,
+    /// Its further folders, absolute.
+    pub add_dirs: Vec<String>,
+    /// Its environment; only `HOME` matters.
+    pub env: Arc<BTreeMap<String, String>>,
+}
+
+/// What would be decided about a call, and what that rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The decision.
+    pub decision: Decision,
+    /// Everything the call would touch.
+    pub accesses: Vec<Access>,
+    /// The simple commands of its command, wherever they stand in it.
+    pub commands: Vec<String>,
+    /// Part of its command can not be known before it runs.
+    pub opaque: bool,
+    /// The rule that would allow it for good.
+    pub proposed_rule: Option<String>,
+    /// What was done about calls that would be asked.
+    pub approval: ApprovalPolicy,
+    /// The root of the project.
+    pub project_root: PathBuf,
+}
+
+impl Threads {
+    /// Every rule in force: deny, ask, allow. Broken ones are listed with what is wrong with them.
+    #[must_use]
+    pub fn permission_rules(&self) -> Vec<ListedRule> {
+        let config = (self.deps().config)();
+        let rules = &config.permissions;
+        let lists = [(Effect::Deny, &rules.deny), (Effect::Ask, &rules.ask), (Effect::Allow, &rules.allow)];
+        let listed = |effect: Effect, written: &WrittenRule| ListedRule {
+            effect,
+            written: written.clone(),
+            problem: check_rule(&written.text).err(),
+        };
+        lists.iter().flat_map(|(effect, list)| list.iter().map(|rule| listed(*effect, rule))).collect()
+    }
+
+    /// Adds a rule to the user's file, or removes it; `false` when nothing had to be done.
+    ///
+    /// # Errors
+    /// [`ThreadError::InvalidArgument`] for a rule that can not be read, and when the file can not be changed.
+    pub async fn change_rule(&self, change: RuleChange) -> Result<bool, ThreadError> {
+        let invalid = |message: String| ThreadError::InvalidArgument { field: "rule", message };
+        if change.add {
+            check_rule(&change.rule)
+                .map_err(|reason| invalid(format!("the rule '{}' can not be read: {reason}", shown(&change.rule))))?;
+        }
+        let write = Arc::clone(&self.deps().change_rule);
+        tokio::task::spawn_blocking(move || write(&change))
+            .await
+            .map_err(|error| ThreadError::Store(Box::new(error)))?
+            .map_err(invalid)
+    }
+
+    /// What would be decided about a call. Nothing is run, and nobody is asked.
+    ///
+    /// # Errors
+    /// [`ThreadError::InvalidArgument`] when there is no such tool, folder, or call of that tool.
+    pub async fn explain(&self, explain: Explain) -> Result<Explanation, ThreadError> {
+        let threads = self.clone();
+        // Tools look at the disk to say what they would touch.
+        tokio::task::spawn_blocking(move || explained(threads.deps(), explain))
+            .await
+            .map_err(|error| ThreadError::Store(Box::new(error)))?
+    }
+}
+
+fn explained(deps: &Deps, explain: Explain) -> Result<Explanation, ThreadError> {
+    let cwd = std::fs::canonicalize(&explain.cwd).map_err(|error| ThreadError::InvalidArgument {
+        field: "cwd",
+        message: format!("'{}': {error}", explain.cwd),
+    })?;
+    let project_root = root_of(&cwd).map_err(|error| ThreadError::InvalidArgument {
+        field: "cwd",
+        message: format!("'{}': {error}", explain.cwd),
+    })?;
+    let (tool, spec) = named_tool(deps, &explain.tool)?;
+    let context = call_context(deps, cwd, project_root.clone(), Arc::clone(&explain.env));
+    let accesses = match &explain.call {
+        Described::Arguments(arguments) => planned(deps, spec.name, arguments, &context)?,
+        Described::Subject(subject) => touched(deps, &spec, subject, &context)?,
+    };
+    let config = (deps.config)();
+    let approval = explain.approval.or_else(|| crate::starting::configured_approval(config.approve.as_deref()));
+    let approval = approval.unwrap_or_default();
+    let extra_dirs: Vec<PathBuf> = explain.add_dirs.iter().map(PathBuf::from).collect();
+    let rules: Arc<RuleSet> = (deps.rules)();
+    let decision = rules.decide(&DecideInput {
+        tool: spec.name,
+        category: spec.category,
+        accesses: &accesses,
+        mode: explain.mode,
+        policy: approval,
+        project_root: &project_root,
+        extra_dirs: &extra_dirs,
+        home: explain.env.get("HOME").map(Path::new),
+    });
+    let (commands, opaque) = commands_of(&accesses);
+    let proposed_rule = propose_rule(tool, &accesses, &project_root);
+    Ok(Explanation { decision, accesses, commands, opaque, proposed_rule, approval, project_root })
+}
+
+/// The tool of this name, or the one that stands for a category of rules.
+fn named_tool<'a>(deps: &Deps, name: &'a str) -> Result<(&'a str, ToolSpec), ThreadError> {
+    let tool = match name {
+        "read" => "view",
+        "execute" => "shell",
+        other => other,
+    };
+    if let Some(spec) = deps.tools.spec(tool) {
+        return Ok((tool, spec.clone()));
+    }
+    if name == "network" {
+        let (description, schema) = (String::new(), json!({"type": "object"}));
+        return Ok((name, ToolSpec { name: "network", description, schema, category: Category::Network }));
+    }
+    let known: Vec<&str> = deps.tools.names().collect();
+    let message = format!("there is no tool named '{}'; the tools are: {}", shown(name), known.join(", "));
+    Err(ThreadError::InvalidArgument { field: "tool", message })
+}
+
+fn bad_call(failure: &ToolFailure) -> ThreadError {
+    ThreadError::InvalidArgument { field: "arguments", message: failure.to_string() }
+}
+
+/// What the tool itself says that it would touch.
+fn planned(deps: &Deps, name: &str, arguments: &Value, context: &CallContext) -> Result<Vec<Access>, ThreadError> {
+    let arguments = deps.tools.check_arguments(name, arguments).map_err(|failure| bad_call(&failure))?;
+    let tool = deps.tools.get(name).ok_or_else(|| bad_call(&ToolFailure::Failed("there is no such tool".into())))?;
+    Ok(tool.plan(&arguments, context).map_err(|failure| bad_call(&failure))?.access)
+}
+
+/// What a call touches that is given by its subject alone.
+fn touched(deps: &Deps, spec: &ToolSpec, subject: &str, context: &CallContext) -> Result<Vec<Access>, ThreadError> {
+    let path = || mcode_tools::fs::path::resolve(context, subject).map_err(|failure| bad_call(&failure));
+    match spec.category {
+        Category::Execute if spec.name == "shell" => planned(deps, spec.name, &json!({"command": subject}), context),
+        Category::Read => Ok(vec![Access::ReadPath(path()?)]),
+        Category::Edit => Ok(vec![Access::EditPath(path()?)]),
+        Category::Network => Ok(vec![Access::Host(subject.to_lowercase())]),
+        Category::Internal => Ok(vec![Access::Internal]),
+        Category::Execute => {
+            let message =
+                format!("a call of {} is not known by one word: give its arguments as a JSON object", spec.name);
+            Err(ThreadError::InvalidArgument { field: "arguments", message })
+        }
+    }
+}
+
+fn commands_of(accesses: &[Access]) -> (Vec<String>, bool) {
+    let (mut commands, mut opaque) = (Vec::new(), false);
+    for access in accesses {
+        let Access::Command { command, .. } = access else { continue };
+        match command::parse(command) {
+            None => opaque = true,
+            Some(parsed) => {
+                opaque |= parsed.opaque || parsed.evaluates;
+                commands.extend(parsed.all().map(line).filter(|line| !line.is_empty()));
+            }
+        }
+    }
+    commands.truncate(COMMANDS_MAX);
+    (commands, opaque)
+}
+
+fn line(simple: &Simple) -> String {
+    simple.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of a text that somebody sent, for a message.
+fn shown(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+fn call_context(deps: &Deps, cwd: PathBuf, project_root: PathBuf, env: Arc<BTreeMap<String, String>>) -> CallContext {
+    CallContext {
+        thread_id: ThreadId::from_uuid(deps.ids.next()),
+        tool_call_id: ToolCallId::from_uuid(deps.ids.next()),
+        cwd,
+        project_root,
+        env,
+        umask: 0o077,
+        ledger: Arc::new(FileLedger::default()),
+        blobs: deps.store.blobs(),
+        port: Arc::new(NoRun),
+        tasks: Vec::new(),
+        cancel: CancellationToken::new(),
+        clock: Arc::clone(&deps.clock),
+        ids: Arc::clone(&deps.ids),
+    }
+}
+
+/// The line of a call that is only looked at.
+#[derive(Debug)]
+struct NoRun;
+
+impl ToolPort for NoRun {
+    fn ask(&self, _: String, _: Vec<String>, _: bool) -> BoxFuture<'_, AskOutcome> {
+        Box::pin(async { AskOutcome::NobodyThere })
+    }
+
+    fn set_tasks(&self, _: Vec<TaskItem>) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn process_started(&self, _: StartedProcess) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn process_exited(&self, _: ProcessId, _: Option<i32>, _: String, _: Option<String>) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn may_read(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn output(&self, _: &str) {}
+}
