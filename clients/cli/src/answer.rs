@@ -40,6 +40,7 @@ impl Waiting {
 enum Said<'a> {
     Yes,
     Always,
+    InThread,
     No(&'a str),
     Unclear,
 }
@@ -116,7 +117,7 @@ impl Answers {
         }
         let always = match approval.proposed_rule.as_str() {
             "" => String::new(),
-            rule => format!(", a: yes and always for {}", sanitize(rule)),
+            rule => format!(", t: yes and in this thread, a: yes and always for {}", sanitize(rule)),
         };
         format!("y: yes, n: no{always}, or a reason why not > ")
     }
@@ -152,9 +153,14 @@ impl Answers {
         let Some(first) = self.waiting.front().cloned() else { return Ok(()) };
         let outcome = match &first {
             Waiting::Approval(approval) => {
+                let mut scope = v1::RuleScope::Unspecified;
                 let (decision, reason) = match said(line, !approval.proposed_rule.is_empty()) {
                     Said::Yes => (v1::Decision::Allow, ""),
                     Said::Always => (v1::Decision::AllowAlways, ""),
+                    Said::InThread => {
+                        scope = v1::RuleScope::Thread;
+                        (v1::Decision::AllowAlways, "")
+                    }
                     Said::No(reason) => (v1::Decision::Deny, reason),
                     Said::Unclear => {
                         self.show(activity);
@@ -166,6 +172,8 @@ impl Answers {
                     decision: decision.into(),
                     reason: reason.to_owned(),
                     by: "mcode ask".to_owned(),
+                    scope: scope.into(),
+                    until: None,
                 };
                 client.resolve_approval(request).await.map(|_| ())
             }
@@ -192,7 +200,8 @@ fn said(line: &str, may_always: bool) -> Said<'_> {
         "y" | "yes" => Said::Yes,
         "n" | "no" => Said::No(""),
         "a" | "always" if may_always => Said::Always,
-        "a" | "always" => Said::Unclear,
+        "t" if may_always => Said::InThread,
+        "a" | "always" | "t" => Said::Unclear,
         _ => Said::No(line),
     }
 }
@@ -237,6 +246,7 @@ mod tests {
         assert_eq!(said(" YES ", true), Said::Yes);
         assert_eq!(said("a", true), Said::Always);
         assert_eq!(said("a", false), Said::Unclear);
+        assert_eq!((said("t", true), said("T", false)), (Said::InThread, Said::Unclear));
         assert_eq!(said("n", true), Said::No(""));
         assert_eq!(said("not in main", true), Said::No("not in main"));
         assert_eq!(said("", true), Said::Unclear);

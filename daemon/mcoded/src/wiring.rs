@@ -1,6 +1,6 @@
 //! The parts of the daemon and how they are put together.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_config::{ConfigFile, ConfigHandle, Effective};
@@ -11,7 +11,7 @@ use mcode_permissions::RuleSet;
 use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
-use mcode_threads::{Deps, Threads, recovery};
+use mcode_threads::{Deps, RuleBook, Threads, recovery};
 use mcode_tools::ToolSet;
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
@@ -82,11 +82,12 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
     tools.extend(shell_tools(LocalRunner, &processes));
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
+    let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock)).await?;
     Ok(Deps {
         store,
         models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),
         tools: Arc::new(ToolSet::new(tools)),
-        rules: rules(Arc::clone(&current)),
+        rules,
         config: current,
         clock,
         ids: Arc::new(SystemIds),
@@ -112,27 +113,6 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
             Box::pin(async move { processes.kill_thread(thread_id).await })
         }),
         change_rule: change_rule(config.clone()),
-    })
-}
-
-/// The rules in force, parsed once per configuration.
-fn rules(current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Arc<dyn Fn() -> Arc<RuleSet> + Send + Sync> {
-    let parsed: Mutex<Option<(Arc<Effective>, Arc<RuleSet>)>> = Mutex::new(None);
-    Arc::new(move || {
-        let config = current();
-        let mut parsed = parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        match parsed.as_ref() {
-            Some((of, rules)) if Arc::ptr_eq(of, &config) => Arc::clone(rules),
-            _ => {
-                let (rules, errors) = RuleSet::parse(&config.permissions);
-                for error in errors {
-                    tracing::error!("{error}");
-                }
-                let rules = Arc::new(rules);
-                *parsed = Some((config, Arc::clone(&rules)));
-                rules
-            }
-        }
     })
 }
 

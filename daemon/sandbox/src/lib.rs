@@ -8,6 +8,7 @@
 
 pub mod environment;
 pub mod marked;
+pub mod origin;
 pub mod process;
 pub mod runner;
 pub mod shell;
@@ -22,8 +23,9 @@ mod os;
 #[cfg(target_os = "linux")]
 mod proc_table;
 
-pub use environment::strip_secrets;
+pub use environment::{strip_secrets, tool_environment};
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
+pub use origin::{Origin, origin_of};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};

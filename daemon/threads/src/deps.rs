@@ -8,9 +8,11 @@ use mcode_env::{Clock, IdGen};
 use mcode_ids::{ThreadId, ToolCallId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
-use mcode_permissions::{Effect, RuleSet};
+use mcode_permissions::Effect;
 use mcode_store::Store;
 use mcode_tools::ToolSet;
+
+use crate::rules::RuleBook;
 
 /// Gives the present value of something that can change.
 pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
@@ -49,8 +51,8 @@ pub struct Deps {
     pub models: Arc<dyn ModelRegistry>,
     /// The tools.
     pub tools: Arc<ToolSet>,
-    /// The user's rules as they now are.
-    pub rules: Current<RuleSet>,
+    /// The rules.
+    pub rules: Arc<RuleBook>,
     /// The configuration as it now is.
     pub config: Current<Effective>,
     /// The clock.

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcode_config::WrittenRule;
+use mcode_config::{ProjectConfig, RuleSource, WrittenRule};
+use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::run::ApprovalPolicy;
 use mcode_events::tool::TaskItem;
-use mcode_ids::{ProcessId, ThreadId, ToolCallId};
+use mcode_ids::{GrantId, ProcessId, ThreadId, ToolCallId};
 use mcode_permissions::command::{self, Simple};
-use mcode_permissions::{Access, Category, DecideInput, Decision, Effect, Mode, RuleSet, check_rule, propose_rule};
+use mcode_permissions::{Access, Category, DecideInput, Decision, Effect, Mode, check_rule};
+use mcode_store::GrantRow;
 use mcode_tools::port::StartedProcess;
 use mcode_tools::{AskOutcome, CallContext, FileLedger, ToolFailure, ToolPort, ToolSpec};
 use serde_json::{Value, json};
@@ -20,8 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::deps::{Deps, RuleChange};
 use crate::error::ThreadError;
-use crate::project::root_of;
 use crate::registry::Threads;
+use crate::rules::Place;
+use crate::trust::TrustState;
 
 /// Most simple commands that an explanation lists.
 const COMMANDS_MAX: usize = 256;
@@ -33,8 +36,10 @@ pub struct ListedRule {
     pub effect: Effect,
     /// The rule, and where it stands.
     pub written: WrittenRule,
-    /// Why it can not be read.
+    /// Why it can not be read, or has no effect.
     pub problem: Option<String>,
+    /// What was given, when it is from no file.
+    pub grant: Option<GrantRow>,
 }
 
 /// How a call is described that is to be explained.
@@ -61,6 +66,8 @@ pub struct Explain {
     pub cwd: String,
     /// Its further folders, absolute.
     pub add_dirs: Vec<String>,
+    /// A thread whose grants count too.
+    pub thread_id: Option<ThreadId>,
     /// Its environment; only `HOME` matters.
     pub env: Arc<BTreeMap<String, String>>,
 }
@@ -84,36 +91,161 @@ pub struct Explanation {
     pub project_root: PathBuf,
 }
 
+/// Where and how long a grant counts; nothing of it means everywhere and for good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GrantPlace {
+    /// In this thread.
+    pub thread_id: Option<ThreadId>,
+    /// In the project with this root.
+    pub root: Option<String>,
+    /// Until then, milliseconds since 1970 UTC.
+    pub until_ms: Option<i64>,
+}
+
+/// Keeps a rule that allows something: for good in the user's file, else as a grant.
+pub(crate) async fn keep_rule(deps: &Deps, rule: &str, place: GrantPlace, by: &str) -> Result<(), ThreadError> {
+    let invalid = |message: String| ThreadError::InvalidArgument { field: "rule", message };
+    check_rule(rule).map_err(|reason| invalid(format!("the rule '{}' can not be read: {reason}", shown(rule))))?;
+    if place == GrantPlace::default() {
+        let (write, change) =
+            (Arc::clone(&deps.change_rule), RuleChange { effect: Effect::Allow, rule: rule.to_owned(), add: true });
+        // It writes a file.
+        tokio::task::spawn_blocking(move || write(&change))
+            .await
+            .map_err(|error| ThreadError::Store(Box::new(error)))?
+            .map_err(invalid)?;
+        return audit_rule(deps, AuditKind::RuleAdded, Effect::Allow, rule, "the user's file", by).await;
+    }
+    let now = deps.clock.now().millis();
+    if place.until_ms.is_some_and(|until| until <= now) {
+        return Err(ThreadError::InvalidArgument { field: "until", message: "is in the past".to_owned() });
+    }
+    let grant = GrantRow {
+        grant_id: GrantId::from_uuid(deps.ids.next()),
+        rule: rule.to_owned(),
+        thread_id: place.thread_id,
+        root: place.root,
+        expires_at_ms: place.until_ms,
+        created_at_ms: now,
+        given_by: crate::audit::brief(by),
+    };
+    let id = format!("grant {}", grant.grant_id);
+    deps.rules.add(grant).await?;
+    audit_rule(deps, AuditKind::RuleAdded, Effect::Allow, rule, &id, by).await
+}
+
+async fn audit_rule(
+    deps: &Deps,
+    kind: AuditKind,
+    effect: Effect,
+    rule: &str,
+    place: &str,
+    by: &str,
+) -> Result<(), ThreadError> {
+    let entry = AuditEntry {
+        subject: crate::audit::brief(rule),
+        rule: Some(crate::audit::brief(rule)),
+        place: Some(place.to_owned()),
+        asker: crate::audit::brief(by),
+        answerer: crate::audit::brief(by),
+        ..AuditEntry::new(kind, effect.as_str())
+    };
+    Ok(deps.store.audit(vec![entry]).await?)
+}
+
 impl Threads {
-    /// Every rule in force: deny, ask, allow. Broken ones are listed with what is wrong with them.
-    #[must_use]
-    pub fn permission_rules(&self) -> Vec<ListedRule> {
-        let config = (self.deps().config)();
-        let rules = &config.permissions;
+    /// Every rule: deny, ask, allow, and last what was given with answers. Broken ones are listed with what is wrong
+    /// with them, those without effect with the reason. With a folder, the rules of its project too.
+    ///
+    /// # Errors
+    /// [`ThreadError::InvalidArgument`] when the folder can not be used.
+    pub async fn permission_rules(&self, cwd: Option<String>) -> Result<Vec<ListedRule>, ThreadError> {
+        let mut rules = (self.deps().config)().permissions.clone();
+        let mut trusted = true;
+        if let Some(cwd) = cwd {
+            let trust = self.trust(cwd).await?;
+            trusted = trust.state == TrustState::Trusted;
+            let root = trust.root;
+            let scan = tokio::task::spawn_blocking(move || crate::trust::scan(&root))
+                .await
+                .map_err(|error| ThreadError::Store(Box::new(error)))?;
+            let config = scan.config.and_then(|(file, text)| ProjectConfig::parse(&file, &text).ok());
+            rules.extend(config.unwrap_or_default().permissions);
+        }
+        let problem = |effect: Effect, written: &WrittenRule| match written.source {
+            RuleSource::Project if !trusted => Some("the project is not trusted: it has no effect".to_owned()),
+            RuleSource::Project if effect == Effect::Allow => {
+                Some("a project may only tighten: it has no effect".to_owned())
+            }
+            _ => check_rule(&written.text).err(),
+        };
         let lists = [(Effect::Deny, &rules.deny), (Effect::Ask, &rules.ask), (Effect::Allow, &rules.allow)];
         let listed = |effect: Effect, written: &WrittenRule| ListedRule {
             effect,
             written: written.clone(),
-            problem: check_rule(&written.text).err(),
+            problem: problem(effect, written),
+            grant: None,
         };
-        lists.iter().flat_map(|(effect, list)| list.iter().map(|rule| listed(*effect, rule))).collect()
+        let mut all: Vec<ListedRule> =
+            lists.iter().flat_map(|(effect, list)| list.iter().map(|rule| listed(*effect, rule))).collect();
+        let grants = self.deps().rules.grants();
+        all.extend(grants.into_iter().map(|grant| ListedRule {
+            effect: Effect::Allow,
+            written: crate::rules::written(&grant),
+            problem: None,
+            grant: Some(grant),
+        }));
+        Ok(all)
     }
 
     /// Adds a rule to the user's file, or removes it; `false` when nothing had to be done.
     ///
     /// # Errors
     /// [`ThreadError::InvalidArgument`] for a rule that can not be read, and when the file can not be changed.
-    pub async fn change_rule(&self, change: RuleChange) -> Result<bool, ThreadError> {
+    pub async fn change_rule(&self, change: RuleChange, by: &str) -> Result<bool, ThreadError> {
         let invalid = |message: String| ThreadError::InvalidArgument { field: "rule", message };
         if change.add {
             check_rule(&change.rule)
                 .map_err(|reason| invalid(format!("the rule '{}' can not be read: {reason}", shown(&change.rule))))?;
         }
-        let write = Arc::clone(&self.deps().change_rule);
-        tokio::task::spawn_blocking(move || write(&change))
+        let (write, wanted) = (Arc::clone(&self.deps().change_rule), change.clone());
+        let done = tokio::task::spawn_blocking(move || write(&wanted))
             .await
             .map_err(|error| ThreadError::Store(Box::new(error)))?
-            .map_err(invalid)
+            .map_err(invalid)?;
+        if done {
+            let kind = if change.add { AuditKind::RuleAdded } else { AuditKind::RuleRemoved };
+            audit_rule(self.deps(), kind, change.effect, &change.rule, "the user's file", by).await?;
+        }
+        Ok(done)
+    }
+
+    /// Gives a rule for a while or for a place.
+    ///
+    /// # Errors
+    /// [`ThreadError::InvalidArgument`] for a rule that can not be read, a folder that can not be used, or a time that
+    /// has passed.
+    pub async fn give(&self, rule: &str, place: GrantPlace, by: &str) -> Result<(), ThreadError> {
+        if let Some(thread_id) = place.thread_id {
+            self.known(thread_id).await?;
+        }
+        let root = match place.root {
+            Some(cwd) => Some(self.project_of(cwd).await?.root),
+            None => None,
+        };
+        keep_rule(self.deps(), rule, GrantPlace { root, ..place }, by).await
+    }
+
+    /// Takes back what was given with an answer.
+    ///
+    /// # Errors
+    /// [`ThreadError::NotFound`] when there is no such grant.
+    pub async fn take_back(&self, grant_id: GrantId, by: &str) -> Result<GrantRow, ThreadError> {
+        let removed = self.deps().rules.remove(grant_id).await?;
+        let removed = removed.ok_or_else(|| ThreadError::NotFound { what: "grant", id: grant_id.to_string() })?;
+        let place = format!("grant {grant_id}");
+        audit_rule(self.deps(), AuditKind::RuleRemoved, Effect::Allow, &removed.rule, &place, by).await?;
+        Ok(removed)
     }
 
     /// What would be decided about a call. Nothing is run, and nobody is asked.
@@ -121,35 +253,39 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when there is no such tool, folder, or call of that tool.
     pub async fn explain(&self, explain: Explain) -> Result<Explanation, ThreadError> {
+        let root = PathBuf::from(self.project_of(explain.cwd.clone()).await?.root);
+        let project = crate::trust::project_config(self.deps(), &root).await?;
+        let place = Place { thread_id: explain.thread_id, root, project };
         let threads = self.clone();
         // Tools look at the disk to say what they would touch.
-        tokio::task::spawn_blocking(move || explained(threads.deps(), explain))
+        tokio::task::spawn_blocking(move || explained(threads.deps(), explain, place))
             .await
             .map_err(|error| ThreadError::Store(Box::new(error)))?
     }
 }
 
-fn explained(deps: &Deps, explain: Explain) -> Result<Explanation, ThreadError> {
+fn explained(deps: &Deps, explain: Explain, place: Place) -> Result<Explanation, ThreadError> {
     let cwd = std::fs::canonicalize(&explain.cwd).map_err(|error| ThreadError::InvalidArgument {
         field: "cwd",
         message: format!("'{}': {error}", explain.cwd),
     })?;
-    let project_root = root_of(&cwd).map_err(|error| ThreadError::InvalidArgument {
-        field: "cwd",
-        message: format!("'{}': {error}", explain.cwd),
-    })?;
+    let project_root = place.root.clone();
     let (tool, spec) = named_tool(deps, &explain.tool)?;
     let context = call_context(deps, cwd, project_root.clone(), Arc::clone(&explain.env));
     let accesses = match &explain.call {
         Described::Arguments(arguments) => planned(deps, spec.name, arguments, &context)?,
         Described::Subject(subject) => touched(deps, &spec, subject, &context)?,
     };
-    let config = (deps.config)();
+    let mut config = (deps.config)();
+    if let Some(project) = &place.project {
+        config = Arc::new(config.with_project(project));
+    }
     let approval = explain.approval.or_else(|| crate::starting::configured_approval(config.approve.as_deref()));
-    let approval = approval.unwrap_or_default();
+    let most = crate::starting::configured_approval(config.approve_at_most.as_deref());
+    let approval = crate::starting::at_most(approval.unwrap_or_default(), most);
     let extra_dirs: Vec<PathBuf> = explain.add_dirs.iter().map(PathBuf::from).collect();
-    let rules: Arc<RuleSet> = (deps.rules)();
-    let decision = rules.decide(&DecideInput {
+    let rules = deps.rules.live(place).now();
+    let input = DecideInput {
         tool: spec.name,
         category: spec.category,
         accesses: &accesses,
@@ -158,9 +294,11 @@ fn explained(deps: &Deps, explain: Explain) -> Result<Explanation, ThreadError> 
         project_root: &project_root,
         extra_dirs: &extra_dirs,
         home: explain.env.get("HOME").map(Path::new),
-    });
+        shielded: false,
+    };
+    let decision = rules.decide(&input);
+    let proposed_rule = rules.proposal(&DecideInput { tool, ..input });
     let (commands, opaque) = commands_of(&accesses);
-    let proposed_rule = propose_rule(tool, &accesses, &project_root);
     Ok(Explanation { decision, accesses, commands, opaque, proposed_rule, approval, project_root })
 }
 

@@ -2,6 +2,7 @@
 
 mod clean;
 mod environment;
+mod mentioned;
 mod process_tool;
 mod render;
 mod supervise;

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::duration::parse_duration;
-use crate::effective::{Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, WrittenRule};
+use crate::effective::{
+    Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, WrittenRule,
+};
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.
 #[derive(Debug, Default, Deserialize)]
@@ -68,6 +70,7 @@ struct LowPermissions {
     allow: Vec<Spanned<String>>,
     ask: Vec<Spanned<String>>,
     deny: Vec<Spanned<String>>,
+    env: Vec<String>,
     test: Vec<LowTest>,
 }
 
@@ -85,7 +88,7 @@ impl LowConfig {
         let lines = Lines::new(text);
         let rule = |rule: Spanned<String>| {
             let line = lines.at(rule.span().start);
-            WrittenRule { text: rule.into_inner(), file: origin.clone(), line }
+            WrittenRule { text: rule.into_inner(), file: origin.clone(), line, source: RuleSource::User }
         };
         let rules = |list: Vec<Spanned<String>>| list.into_iter().map(rule).collect();
         let test = |test: LowTest| PermissionTest {
@@ -114,8 +117,10 @@ impl LowConfig {
                 ask: rules(self.permissions.ask),
                 deny: rules(self.permissions.deny),
             },
+            passed_env: self.permissions.env,
             permission_tests: self.permissions.test.into_iter().map(test).collect(),
             approve: self.approve,
+            approve_at_most: None,
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
         }
     }

@@ -89,6 +89,7 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
             ("allow", Leaf(Texts)),
             ("ask", Leaf(Texts)),
             ("deny", Leaf(Texts)),
+            ("env", Leaf(Texts)),
             (
                 "test",
                 List(&[

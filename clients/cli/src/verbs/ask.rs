@@ -20,8 +20,8 @@ use crate::interrupt::Interrupts;
 use crate::output::{json_line, json_pretty, stdout_line};
 use crate::stdin;
 use crate::times::{parse_duration, wire_duration};
-use crate::verbs::Outcome;
 use crate::verbs::ask::wait::{Wait, print_result};
+use crate::verbs::{Outcome, trust};
 
 /// Ask the agent something.
 #[derive(Debug, Args)]
@@ -240,8 +240,9 @@ async fn start(
     mut request: v1::StartRunRequest,
 ) -> Result<(Client, v1::StartRunResponse), ClientError> {
     let client = context.connect().await?;
+    let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
+    trust::look(&client, &cwd, !args.detach && somebody_is_there()).await?;
     if args.cont {
-        let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
         request.thread_id = latest_thread(&client, &cwd).await?;
     }
     let asked_for = request.thread_id.clone();

@@ -11,26 +11,41 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{json_line, json_pretty, stdout_line};
 use crate::table::table;
-use crate::verbs::{Outcome, listing, show_message};
+use crate::times::local;
+use crate::verbs::approvals::RulePlace;
+use crate::verbs::{Outcome, Page, listing, show_message};
+
+/// Most characters of what a record is about in a row.
+const ABOUT_CHARS_MAX: usize = 60;
 
 /// What to do with permission rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PermissionsVerb {
     /// List the rules in force and where they stand; broken ones with what is wrong with them
     List,
-    /// Add a rule to your configuration file
+    /// Add a rule to your configuration file, or give one for a while or for one place
     Add {
         /// What it does
         effect: Effect,
         /// Such as 'shell(cargo test *)', 'edit(src/**)' or 'network'
         rule: String,
+        #[command(flatten)]
+        place: RulePlace,
+        /// The thread of --for thread
+        #[arg(long, value_name = "ID", default_value = "")]
+        thread: String,
     },
-    /// Remove a rule from your configuration file
+    /// Remove a rule from your configuration file, or take back one that was given
     Remove {
         /// Which of the lists it is in
-        effect: Effect,
+        #[arg(required_unless_present = "grant")]
+        effect: Option<Effect>,
         /// The rule as written
-        rule: String,
+        #[arg(required_unless_present = "grant")]
+        rule: Option<String>,
+        /// A rule that was given, by its id (see `permissions list`)
+        #[arg(long, value_name = "ID", conflicts_with_all = ["effect", "rule"])]
+        grant: Option<String>,
     },
     /// Say what would be decided about a tool call and why, without running it
     Explain {
@@ -42,6 +57,8 @@ pub(crate) enum PermissionsVerb {
         #[command(flatten)]
         setting: Setting,
     },
+    /// Show what was decided about tool calls, by which rule, and who answered
+    Log(LogArgs),
     /// Check the examples of [[permissions.test]]; the exit status is 1 when one does not hold
     Test,
 }
@@ -58,6 +75,9 @@ pub(crate) struct Setting {
     /// A further folder of the run; may be repeated
     #[arg(long, value_name = "DIR")]
     add_dir: Vec<std::path::PathBuf>,
+    /// A thread whose given rules count too
+    #[arg(long, short, value_name = "ID", default_value = "")]
+    thread: String,
 }
 
 /// What a rule does.
@@ -102,29 +122,67 @@ impl From<Policy> for v1::ApprovalPolicy {
     }
 }
 
+/// Which records.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// Only of this thread
+    #[arg(long, short, value_name = "ID", default_value = "")]
+    thread: String,
+    #[command(flatten)]
+    page: Page,
+    /// Look through the whole record for what was changed or removed; the exit status is 1 if anything was
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Who changes rules, for the record.
+const BY: &str = "mcode permissions";
+
 pub(crate) async fn run(context: &Context, verb: PermissionsVerb) -> Outcome {
     let client = context.connect().await?;
     match verb {
         PermissionsVerb::List => {
-            let response = client.list_rules(v1::ListRulesRequest {}).await?;
+            let cwd = context.cwd()?.to_string_lossy().into_owned();
+            let response = client.list_rules(v1::ListRulesRequest { cwd }).await?;
             show_message(context.form, "ListRulesResponse", &response, Some("rules"), || {
                 let rows: Vec<Vec<String>> = response.rules.iter().map(row).collect();
                 listing(&["EFFECT", "RULE", "WHERE"], &rows, "no rules: what the defaults do not allow is asked", "")
             })?;
         }
-        PermissionsVerb::Add { effect, rule } => {
+        PermissionsVerb::Add { effect, rule, place, thread } => {
             let effect = v1::RuleEffect::from(effect).into();
-            let response = client.create_rule(v1::CreateRuleRequest { effect, rule }).await?;
+            let (scope, until) = place.wire()?;
+            let cwd = context.cwd()?.to_string_lossy().into_owned();
+            let request =
+                v1::CreateRuleRequest { effect, rule, by: BY.to_owned(), scope, thread_id: thread, cwd, until };
+            let response = client.create_rule(request).await?;
             show_message(context.form, "CreateRuleResponse", &response, None, || {
                 let done = if response.created { "added" } else { "it was there already" };
                 response.rule.as_ref().map_or(done.to_owned(), |rule| format!("{done}: {}", sanitize_line(&told(rule))))
             })?;
         }
-        PermissionsVerb::Remove { effect, rule } => {
-            let effect = v1::RuleEffect::from(effect).into();
-            let response = client.delete_rule(v1::DeleteRuleRequest { effect, rule }).await?;
-            show_message(context.form, "DeleteRuleResponse", &response, None, || {
-                format!("removed from {}", sanitize_line(&response.file))
+        PermissionsVerb::Remove { effect, rule, grant } => {
+            let effect = effect.map_or(v1::RuleEffect::Unspecified, v1::RuleEffect::from).into();
+            let (rule, grant_id) = (rule.unwrap_or_default(), grant.unwrap_or_default());
+            let request = v1::DeleteRuleRequest { effect, rule, by: BY.to_owned(), grant_id };
+            let response = client.delete_rule(request).await?;
+            show_message(context.form, "DeleteRuleResponse", &response, None, || match response.file.as_str() {
+                "" => format!("taken back: {}", sanitize_line(&response.rule)),
+                file => format!("removed from {}", sanitize_line(file)),
+            })?;
+        }
+        PermissionsVerb::Log(args) if args.verify => return verify(context, &client).await,
+        PermissionsVerb::Log(args) => {
+            let request = v1::ListDecisionsRequest {
+                page_size: args.page.limit,
+                page_token: args.page.page_token,
+                thread_id: args.thread,
+            };
+            let response = client.list_decisions(request).await?;
+            show_message(context.form, "ListDecisionsResponse", &response, Some("decisions"), || {
+                let rows: Vec<Vec<String>> = response.decisions.iter().map(record).collect();
+                let heading = ["N", "WHEN", "WHAT", "VERDICT", "TOOL", "ABOUT", "WHY", "BY", "THREAD"];
+                listing(&heading, &rows, "nothing was decided yet", &response.next_page_token)
             })?;
         }
         PermissionsVerb::Explain { tool, call, setting } => {
@@ -146,8 +204,54 @@ fn told(rule: &v1::Rule) -> String {
 }
 
 fn row(rule: &v1::Rule) -> Vec<String> {
-    let broken = if rule.problem.is_empty() { String::new() } else { format!(", broken: {}", rule.problem) };
-    vec![rule.effect.clone(), rule.rule.clone(), format!("{}{broken}", place(&rule.file, rule.line))]
+    let mut notes = vec![place(&rule.file, rule.line)];
+    match rule.source.as_str() {
+        "managed" => notes.push("of the machine".to_owned()),
+        "project" => notes.push("of the project".to_owned()),
+        _ => {}
+    }
+    if !rule.thread_id.is_empty() {
+        notes.push(format!("in thread {}", rule.thread_id));
+    }
+    if !rule.project_root.is_empty() {
+        notes.push(format!("in project {}", rule.project_root));
+    }
+    if rule.expires_at.is_some() {
+        notes.push(format!("until {}", local(rule.expires_at.as_ref())));
+    }
+    match (rule.problem.as_str(), rule.problem.ends_with("it has no effect")) {
+        ("", _) => {}
+        (problem, true) => notes.push(problem.to_owned()),
+        (problem, false) => notes.push(format!("broken: {problem}")),
+    }
+    vec![rule.effect.clone(), rule.rule.clone(), notes.join(", ")]
+}
+
+fn record(record: &v1::DecisionRecord) -> Vec<String> {
+    let about: String = record.subject.chars().take(ABOUT_CHARS_MAX).collect();
+    vec![
+        record.number.to_string(),
+        local(record.at.as_ref()),
+        record.kind.clone(),
+        record.verdict.clone(),
+        record.tool.clone(),
+        about,
+        record.why.clone(),
+        record.answerer.clone(),
+        record.thread_id.clone(),
+    ]
+}
+
+async fn verify(context: &Context, client: &Client) -> Outcome {
+    let response = client.check_decisions(v1::CheckDecisionsRequest {}).await?;
+    show_message(context.form, "CheckDecisionsResponse", &response, None, || match response.fault.as_str() {
+        "" => format!(
+            "the record holds: {} records from number {}, the last one is {}",
+            response.records, response.first, response.head
+        ),
+        fault => format!("the record was tampered with or damaged: {fault}"),
+    })?;
+    Ok(u8::from(!response.fault.is_empty()))
 }
 
 fn request(
@@ -157,9 +261,7 @@ fn request(
     setting: &Setting,
 ) -> Result<v1::ExplainDecisionRequest, ClientError> {
     let cwd = context.cwd()?;
-    let mut surroundings = context.client_context(&cwd, false)?;
-    // Nothing is run: of the environment, only the home folder is needed.
-    surroundings.env.retain(|name, _| name == "HOME");
+    let surroundings = context.client_context(&cwd, false)?;
     let arguments = match serde_json::from_str::<Value>(call) {
         Ok(Value::Object(fields)) => Some(json_struct(&fields)),
         Err(error) if call.trim_start().starts_with("{\"") => {
@@ -177,6 +279,7 @@ fn request(
         mode: setting.mode.clone().unwrap_or_default(),
         approve: setting.approve.map_or(v1::ApprovalPolicy::Unspecified, v1::ApprovalPolicy::from).into(),
         add_dirs,
+        thread_id: setting.thread.clone(),
     })
 }
 
@@ -202,6 +305,9 @@ fn explanation(response: &v1::ExplainDecisionResponse) -> String {
     add("setting", &format!("mode {}, approve {}, in {}", response.mode, response.approve, response.project_root));
     if response.verdict != "allow" {
         add("proposed", &response.proposed_rule);
+    }
+    if response.touches.iter().any(|touched| touched.kind == "execute") {
+        add("withheld", &response.withheld.join(", "));
     }
     lines.iter().map(|line| sanitize_line(line).into_owned()).collect::<Vec<_>>().join("\n")
 }
@@ -241,7 +347,7 @@ impl Tried {
 
 /// Decides every example as `explain` does; a rule's words are split as in a rule.
 async fn test(context: &Context, client: &Client) -> Outcome {
-    let examples = client.list_rules(v1::ListRulesRequest {}).await?.examples;
+    let examples = client.list_rules(v1::ListRulesRequest::default()).await?.examples;
     let mut tried = Vec::with_capacity(examples.len());
     for example in examples {
         let call = example.call.trim();
@@ -251,7 +357,7 @@ async fn test(context: &Context, client: &Client) -> Outcome {
             Some((tool, subject)) => {
                 let mode = Some(example.mode.clone()).filter(|mode| !mode.is_empty());
                 // What a run asks about depends on the run; the rules are tried as a run that asks.
-                let setting = Setting { mode, approve: Some(Policy::Ask), add_dir: Vec::new() };
+                let setting = Setting { mode, approve: Some(Policy::Ask), ..Setting::default() };
                 match request(context, tool, subject, &setting) {
                     Ok(request) => client.explain_decision(request).await.map_err(|error| error.message),
                     Err(error) => Err(error.message),

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 #![allow(unused_must_use, reason = "`Output::ok` is an assertion; often that is all that is wanted of a command")]
 
+mod answering;
 mod approving;
 mod asking;
+mod denying;
 mod ending;
+mod hiding;
 mod keeping;
 mod models;
 mod ruling;
@@ -14,5 +17,6 @@ mod starting;
 mod status;
 mod steering;
 mod streams;
+mod trusting;
 mod watching;
 mod working;

@@ -18,8 +18,10 @@ impl v1::run_service_server::RunService for Services {
         if let Some(fault) = (self.deps.config_faults)(ConfigQuestion::Blocking).first() {
             return Err(refuse(Code::FailedPrecondition, Reason::ConfigBroken, fault.clone(), None));
         }
-        let blobs = self.deps.threads.deps().store.blobs();
-        let run = request::new_run(request.into_inner(), blobs).await?;
+        let limit = self.limit_to_asker(&request).await?;
+        let threads = self.deps.threads.deps();
+        let (blobs, passed) = (threads.store.blobs(), (threads.config)().passed_env.clone());
+        let run = limit.apply(request::new_run(request.into_inner(), blobs, &passed).await?);
         let started = self.deps.threads.start_run(run).await.map_err(of_thread)?;
         Ok(Response::new(v1::StartRunResponse {
             thread_id: started.thread_id.to_string(),

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::environment::command_env;
+use super::mentioned::mentioned;
 use super::render::render;
 use super::supervise::supervise;
 use super::table::{End, LIVE_MAX, Process, ProcessTable, Stage};
@@ -126,7 +127,10 @@ impl Tool for ShellTool {
             Some(_) => format!("in {}:\n{}", cwd.display(), wanted.command),
             None => wanted.command.clone(),
         };
-        Ok(CallPlan { access: vec![Access::Command { command: wanted.command, cwd }], preview, parallel: false })
+        let mentioned = mentioned(&wanted.command, &cwd, context);
+        let mut access = vec![Access::Command { command: wanted.command, cwd }];
+        access.extend(mentioned);
+        Ok(CallPlan { access, preview, parallel: false })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
