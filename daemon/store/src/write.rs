@@ -32,8 +32,11 @@ enum Command {
     Change(Change),
 }
 
+/// What a change gets: the connection, or why there is none, and the time.
+type Run = dyn FnOnce(Result<&mut Connection, StoreError>, i64) + Send;
+
 /// A change in a transaction of its own; it answers whoever wants it.
-struct Change(Box<dyn FnOnce(Result<&mut Connection, StoreError>, i64) + Send>);
+struct Change(Box<Run>);
 
 impl std::fmt::Debug for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
