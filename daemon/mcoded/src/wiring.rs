@@ -11,6 +11,7 @@ use mcode_permissions::RuleSet;
 use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
+use mcode_threads::rules::own_rules;
 use mcode_threads::{Deps, RuleBook, Threads, recovery};
 use mcode_tools::ToolSet;
 use mcode_tools::ask::AskTool;
@@ -82,7 +83,7 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>) -> anyh
     tools.extend(shell_tools(LocalRunner, &processes));
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
-    let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock)).await?;
+    let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     Ok(Deps {
         store,
         models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),

@@ -105,7 +105,7 @@ impl Decision {
 
     fn by(verdict: Verdict, word: &str, rule: &Rule) -> Self {
         let (text, file) = (Some(rule.text.clone()), Some(rule.file.clone()));
-        let (source, firm) = (Some(rule.source), rule.source == RuleSource::Managed);
+        let (source, firm) = (Some(rule.source), matches!(rule.source, RuleSource::Managed | RuleSource::BuiltIn));
         Self { verdict, why: format!("the {word} rule {rule}"), rule: text, file, line: rule.line, source, firm }
     }
 

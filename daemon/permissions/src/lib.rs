@@ -27,6 +27,6 @@ mod words;
 pub use access::{Access, Below, Category};
 pub use decide::{DecideInput, Decision, Verdict};
 pub use mode::Mode;
-pub use propose::propose_rule;
+pub use propose::{folder_rule, propose_rule};
 pub use rule::{Effect, RuleError, RuleSet, check_rule};
 pub use shield::DeniedPaths;

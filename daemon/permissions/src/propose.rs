@@ -56,6 +56,14 @@ pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Opt
     }
 }
 
+/// A rule about everything in a folder, such as `edit(/x/**)`.
+#[must_use]
+pub fn folder_rule(name: &str, folder: &Path) -> String {
+    let text = folder.to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    format!("{name}({}/**)", escape(text.trim_end_matches('/')))
+}
+
 impl RuleSet {
     /// The rule that would allow this call from now on; `None` when these rules would still have it asked or refused.
     #[must_use]

@@ -3,6 +3,8 @@
 //! A rule that forbids `cat secret` can not be held against `cat $x`. Such a command is asked about, and `--approve all`
 //! does not reach over a deny rule that might be meant.
 
+use mcode_config::effective::RuleSource;
+
 use crate::command::{Parsed, Simple};
 use crate::naming::CHANGING;
 use crate::rule::{Rule, Subject};
@@ -64,9 +66,11 @@ const READERS: [(&str, bool); 48] = [
 /// Why it is not known whether one of these rules speaks of the command; `None` when it is known, or no rule could.
 /// With `shielded`, files that rules forbid are out of the command's reach anyway.
 pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bool) -> Option<String> {
+    // The rules that are always there are about mcode's own folders: they must not make every variable suspicious.
+    let rules = || rules.iter().filter(|rule| rule.source != RuleSource::BuiltIn);
     let about_text = |rule: &Rule| rule.pattern.is_some() && matches!(rule.subject, Subject::Shell | Subject::Tool(_));
-    let paths = !shielded && rules.iter().any(|rule| rule.path_pattern().is_some());
-    if !paths && !rules.iter().any(about_text) {
+    let paths = !shielded && rules().any(|rule| rule.path_pattern().is_some());
+    if !paths && !rules().any(about_text) {
         return None;
     }
     let Some(parsed) = parsed else { return Some("the command can not be read as a whole".into()) };
@@ -76,8 +80,8 @@ pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bo
     if !paths {
         return None;
     }
-    let changing = rules.iter().any(|rule| matches!(rule.subject, Subject::Edit) && rule.pattern.is_some());
-    let reading = rules.iter().any(|rule| !matches!(rule.subject, Subject::Edit) && rule.path_pattern().is_some());
+    let changing = rules().any(|rule| matches!(rule.subject, Subject::Edit) && rule.pattern.is_some());
+    let reading = rules().any(|rule| !matches!(rule.subject, Subject::Edit) && rule.path_pattern().is_some());
     let file = |program: &str| Some(format!("which file '{program}' is given is known only when it runs"));
     for redirect in &parsed.redirects {
         if (if redirect.write { changing } else { reading }) && unknown(&redirect.target) {

@@ -75,7 +75,7 @@ pub enum ThreadError {
     DiskFull,
     /// The store does not work; its reason is part of the text, for people.
     #[error("the log cannot be used: {0}")]
-    Store( Box<dyn std::error::Error + Send + Sync>),
+    Store(Box<dyn std::error::Error + Send + Sync>),
     /// The thread's log could not be read at all.
     #[error("thread {thread_id} cannot be loaded: {cause}")]
     NotLoaded {

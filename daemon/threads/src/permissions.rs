@@ -160,7 +160,7 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when the folder can not be used.
     pub async fn permission_rules(&self, cwd: Option<String>) -> Result<Vec<ListedRule>, ThreadError> {
-        let mut rules = (self.deps().config)().permissions.clone();
+        let mut rules = self.deps().rules.of_files();
         let mut trusted = true;
         if let Some(cwd) = cwd {
             let trust = self.trust(cwd).await?;
@@ -230,7 +230,7 @@ impl Threads {
             self.known(thread_id).await?;
         }
         let root = match place.root {
-            Some(cwd) => Some(self.project_of(cwd).await?.root),
+            Some(cwd) => Some(crate::project::root(cwd).await?.to_string_lossy().into_owned()),
             None => None,
         };
         keep_rule(self.deps(), rule, GrantPlace { root, ..place }, by).await
@@ -253,7 +253,7 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when there is no such tool, folder, or call of that tool.
     pub async fn explain(&self, explain: Explain) -> Result<Explanation, ThreadError> {
-        let root = PathBuf::from(self.project_of(explain.cwd.clone()).await?.root);
+        let root = crate::project::root(explain.cwd.clone()).await?;
         let project = crate::trust::project_config(self.deps(), &root).await?;
         let place = Place { thread_id: explain.thread_id, root, project };
         let threads = self.clone();

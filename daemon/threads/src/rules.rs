@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mcode_agent::LiveRules;
 use mcode_config::{Effective, PermissionRules, ProjectConfig, RuleSource, WrittenRule};
-use mcode_env::Clock;
+use mcode_env::{Clock, Dirs};
 use mcode_ids::{GrantId, ThreadId};
-use mcode_permissions::RuleSet;
+use mcode_permissions::{RuleSet, folder_rule};
 use mcode_store::{GrantRow, ReadError, Store};
 
 use crate::deps::Current;
@@ -40,6 +40,7 @@ pub struct RuleBook {
     config: Current<Effective>,
     store: Store,
     clock: Arc<dyn Clock>,
+    own: PermissionRules,
     grants: RwLock<Grants>,
 }
 
@@ -62,15 +63,34 @@ impl RuleBook {
     ///
     /// # Errors
     /// When the store can not be read.
-    pub async fn open(config: Current<Effective>, store: Store, clock: Arc<dyn Clock>) -> Result<Arc<Self>, ReadError> {
+    pub async fn open(
+        config: Current<Effective>,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        own: PermissionRules,
+    ) -> Result<Arc<Self>, ReadError> {
         let rows = store.grants().await?;
-        Ok(Self::new(config, store, clock, rows))
+        Ok(Self::new(config, store, clock, own, rows))
     }
 
-    /// Knows these grants.
+    /// Knows these grants, and rules of mcode's own ([`own_rules`]).
     #[must_use]
-    pub fn new(config: Current<Effective>, store: Store, clock: Arc<dyn Clock>, rows: Vec<GrantRow>) -> Arc<Self> {
-        Arc::new(Self { config, store, clock, grants: RwLock::new(Grants { rows, changes: 0 }) })
+    pub fn new(
+        config: Current<Effective>,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        own: PermissionRules,
+        rows: Vec<GrantRow>,
+    ) -> Arc<Self> {
+        Arc::new(Self { config, store, clock, own, grants: RwLock::new(Grants { rows, changes: 0 }) })
+    }
+
+    /// The rules of all files, mcode's own first.
+    #[must_use]
+    pub fn of_files(&self) -> PermissionRules {
+        let mut rules = self.own.clone();
+        rules.extend((self.config)().permissions.clone());
+        rules
     }
 
     /// The rules of a place, as they are whenever they are asked for.
@@ -91,7 +111,7 @@ impl RuleBook {
             }
             let grants = book.grants_for(&place);
             let until_ms = grants.iter().filter_map(|grant| grant.expires_at_ms).min();
-            let rules = Arc::new(parsed(&joined(&config, &place, &grants)));
+            let rules = Arc::new(parsed(&joined(&book.own, &config, &place, &grants)));
             *made = Some(Made { config, changes, until_ms, rules: Arc::clone(&rules) });
             rules
         })
@@ -146,9 +166,27 @@ impl RuleBook {
     }
 }
 
+/// The rules that are always there: the database and the record of permissions are changed by nobody but the daemon, and
+/// a change of the configuration, which holds the rules, is always asked.
+#[must_use]
+pub fn own_rules(dirs: &Dirs) -> PermissionRules {
+    let rule = |folder: &Path| WrittenRule {
+        text: folder_rule("edit", &std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf())),
+        file: "mcode itself".to_owned(),
+        line: 0,
+        source: RuleSource::BuiltIn,
+    };
+    PermissionRules {
+        allow: Vec::new(),
+        ask: vec![rule(&dirs.config)],
+        deny: vec![rule(&dirs.data), rule(&dirs.state)],
+    }
+}
+
 /// All rules of a place: those of files first.
-fn joined(config: &Effective, place: &Place, grants: &[GrantRow]) -> PermissionRules {
-    let mut rules = config.permissions.clone();
+fn joined(own: &PermissionRules, config: &Effective, place: &Place, grants: &[GrantRow]) -> PermissionRules {
+    let mut rules = own.clone();
+    rules.extend(config.permissions.clone());
     if let Some(project) = &place.project {
         rules.extend(project.permissions.clone());
     }

@@ -136,7 +136,7 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when the folder can not be used.
     pub async fn trust(&self, cwd: String) -> Result<ProjectTrust, ThreadError> {
-        let root = PathBuf::from(self.project_of(cwd).await?.root);
+        let root = crate::project::root(cwd).await?;
         let (scan, trust) = look(self.deps(), &root).await?;
         Ok(described(root, scan, trust))
     }
@@ -146,7 +146,7 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when it is no longer what was seen.
     pub async fn allow_trust(&self, cwd: String, seen: &str, by: String) -> Result<ProjectTrust, ThreadError> {
-        let root = PathBuf::from(self.project_of(cwd.clone()).await?.root);
+        let root = crate::project::root(cwd.clone()).await?;
         let (scan, _) = look(self.deps(), &root).await?;
         let fingerprint = scan.fingerprint();
         if fingerprint != seen {
@@ -167,7 +167,7 @@ impl Threads {
     /// # Errors
     /// [`ThreadError::InvalidArgument`] when the folder can not be used.
     pub async fn revoke_trust(&self, cwd: String, by: String) -> Result<(PathBuf, bool), ThreadError> {
-        let root = self.project_of(cwd).await?.root;
+        let root = crate::project::root(cwd).await?.to_string_lossy().into_owned();
         let was = self.deps().store.remove_trust(root.clone()).await?;
         if was {
             self.audit_change(AuditKind::TrustRevoked, &root, "", &by).await?;

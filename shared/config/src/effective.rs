@@ -68,6 +68,8 @@ pub struct Limits {
 /// Who made a rule. It decides what the rule may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RuleSource {
+    /// mcode's own, about its own folders; like those of the machine.
+    BuiltIn,
     /// The machine's own file: nobody loosens what it says, not even `--approve all`.
     Managed,
     /// The user's file.
@@ -84,6 +86,7 @@ impl RuleSource {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::BuiltIn => "built-in",
             Self::Managed => "managed",
             Self::User => "user",
             Self::Project => "project",

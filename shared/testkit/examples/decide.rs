@@ -17,17 +17,17 @@ const RULES: usize = 10;
 
 fn rules() -> RuleSet {
     let list = |texts: Vec<String>| {
-        texts.into_iter().map(|text| WrittenRule { text, file: "c.toml".to_owned(), ..WrittenRule::default() }).collect()
+        texts
+            .into_iter()
+            .map(|text| WrittenRule { text, file: "c.toml".to_owned(), ..WrittenRule::default() })
+            .collect()
     };
     let numbered = |what: &str| (0..RULES).map(|number| what.replace('#', &number.to_string())).collect::<Vec<_>>();
-    let allow = [numbered("shell(tool# *)"), numbered("edit(src#/**)"), vec!["shell(cargo test *)".to_owned()]].concat();
+    let allow =
+        [numbered("shell(tool# *)"), numbered("edit(src#/**)"), vec!["shell(cargo test *)".to_owned()]].concat();
     let deny = [numbered("view(**/.secret#)"), vec!["shell(rm -rf *)".to_owned()]].concat();
-    RuleSet::parse(&PermissionRules {
-        allow: list(allow),
-        ask: list(numbered("shell(git push# *)")),
-        deny: list(deny),
-    })
-    .0
+    RuleSet::parse(&PermissionRules { allow: list(allow), ask: list(numbered("shell(git push# *)")), deny: list(deny) })
+        .0
 }
 
 /// The median time of a decision in microseconds.

@@ -8,6 +8,13 @@ use serde_json::json;
 
 use crate::setup::{MESSAGES, Stage, of_type, text};
 
+/// What was given with answers.
+fn grants(stage: &Stage) -> Vec<serde_json::Value> {
+    let mut rules = stage.json(&["permissions", "list"])["rules"].as_array().unwrap().clone();
+    rules.retain(|rule| rule["source"] == "grant");
+    rules
+}
+
 fn run(command: &str) -> Reply {
     Reply::tool_calls([("shell", json!({"command": command}))])
 }
@@ -35,6 +42,7 @@ fn a_tool_call_answers_no_approval_and_changes_no_rules() {
         format!("{mcode} permissions add allow shell"),
         format!("{mcode} permissions add allow shell --until 2h"),
         format!("{mcode} trust allow"),
+        format!("{mcode} runs steer {} now", waits.run_id),
     ];
     stage.workspace.write(".mcode/config.toml", "model = \"a/b\"\n");
     let calls = commands.iter().map(|command| ("shell", json!({"command": command})));
@@ -49,7 +57,8 @@ fn a_tool_call_answers_no_approval_and_changes_no_rules() {
     }
     assert!(!stage.exists("made"));
     assert_eq!(stage.waiting("approvals")["approval_id"], id);
-    assert_eq!(stage.json(&["permissions", "list"])["rules"], json!([]));
+    let rules = stage.json(&["permissions", "list"])["rules"].clone();
+    assert!(rules.as_array().unwrap().iter().all(|rule| rule["source"] == "built-in"), "{rules:#}");
     assert_eq!(stage.json(&["trust", "status"])["trust"]["state"], "untrusted");
     let log = stage.json(&["permissions", "log"]);
     let refused: Vec<_> =
@@ -166,7 +175,7 @@ fn what_is_allowed_in_a_thread_counts_there_until_it_is_taken_back() {
     stage.mcode(&["approvals", "allow", &text(&approval["approval_id"]), "--for", "thread"]).ok();
     let events = stage.events(&first.thread_id);
     assert_eq!(of_type(&events, "approval_requested").len(), 1, "the second call did not ask");
-    let rules = stage.json(&["permissions", "list"])["rules"].clone();
+    let rules = grants(&stage);
     assert_eq!((&rules[0]["source"], &rules[0]["thread_id"]), (&json!("grant"), &json!(first.thread_id)));
     let verdict = |words: &[&str]| {
         let all: Vec<&str> = ["permissions", "explain", "shell", "touch one"].iter().chain(words).copied().collect();
@@ -197,8 +206,7 @@ fn what_is_given_for_a_project_or_for_a_while_ends_there() {
     stage.daemon.restart();
     assert_eq!(verdict(&stage, &here, "make all"), "allow");
     stage.daemon.wait_until("the end of the grant", || verdict(&stage, &here, "ls") == "ask");
-    let rules = stage.json(&["permissions", "list"])["rules"].clone();
-    assert_eq!(rules.as_array().unwrap().len(), 1, "{rules:#}");
+    assert_eq!(grants(&stage).len(), 1);
     let past = stage.mcode(&["permissions", "add", "allow", "shell(ls *)", "--until", "2001-01-01T00:00Z"]);
     assert_eq!(past.code, 2, "{past:#?}");
     let deny = stage.mcode(&["permissions", "add", "deny", "shell(ls *)", "--for", "project"]);

@@ -181,6 +181,29 @@ fn d11_a_rule_is_about_the_file_and_not_about_the_link() {
 }
 
 #[test]
+fn mcode_s_own_files_are_not_the_models_to_change() {
+    let mut stage = Stage::new(Script::new());
+    let home = stage.daemon.home();
+    let (config, data) = (home.join("config/config.toml"), home.join("data/mcode.db"));
+    let rule = "[permissions]\nallow = [\"shell\"]\n";
+    let calls = Reply::tool_calls([
+        ("write", json!({"path": config, "content": rule})),
+        ("shell", json!({"command": format!("echo x >> {}", config.display())})),
+        ("shell", json!({"command": format!("cp f.txt {}", config.display())})),
+        ("shell", json!({"command": format!("cd {} && cp f.txt config.toml", config.parent().unwrap().display())})),
+        ("write", json!({"path": data, "content": ""})),
+        ("shell", json!({"command": format!("rm -f {}", data.display())})),
+    ]);
+    stage.server.push(calls);
+    stage.server.push(Reply::text("I could not"));
+    stage.daemon.write_config("approve = \"all\"\n");
+    stage.daemon.restart();
+    all_denied(&stage, "all", 6);
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "approve = \"all\"\n");
+    assert!(data.exists());
+}
+
+#[test]
 fn d17_deny_beats_allow_and_always_means_no_more_than_was_seen() {
     let package = r#"{"scripts": {"dev": "touch dev-ran", "evil": "touch evil-ran"}}"#;
     let run = |command: &str| Reply::tool_calls([("shell", json!({"command": command}))]);

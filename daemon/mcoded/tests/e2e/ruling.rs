@@ -26,7 +26,9 @@ expect = "deny"
 fn rules_are_listed_with_their_place_and_what_is_wrong_with_them() {
     let stage = Stage::configured(Script::new(), RULES);
     let value = stage.json(&["permissions", "list"]);
-    let rules = value["rules"].as_array().unwrap();
+    let all = value["rules"].as_array().unwrap();
+    assert_eq!(all.iter().filter(|rule| rule["source"] == "built-in").count(), 3, "{value}");
+    let rules: Vec<_> = all.iter().filter(|rule| rule["source"] == "user").collect();
     let brief: Vec<(&str, &str, u64)> = rules
         .iter()
         .map(|rule| (rule["effect"].as_str().unwrap(), rule["rule"].as_str().unwrap(), rule["line"].as_u64().unwrap()))

@@ -31,6 +31,7 @@ impl v1::run_service_server::RunService for Services {
     }
 
     async fn steer_run(&self, request: Request<v1::SteerRunRequest>) -> Result<Response<v1::SteerRunResponse>, Status> {
+        self.for_people(&request, "telling a run what to do").await?;
         let request = request.into_inner();
         let idempotency = request::idempotency(&request.request_id, &request)?;
         let run_id = request::known_id("run", &request.run_id)?;
@@ -45,6 +46,7 @@ impl v1::run_service_server::RunService for Services {
         &self,
         request: Request<v1::QueueInputRequest>,
     ) -> Result<Response<v1::QueueInputResponse>, Status> {
+        self.for_people(&request, "telling a run what to do").await?;
         let request = request.into_inner();
         let idempotency = request::idempotency(&request.request_id, &request)?;
         let thread_id = request::known_id("thread", &request.thread_id)?;

@@ -234,7 +234,7 @@ impl Rig {
         let store = open(&root, &clock);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let deps = Deps {
-            rules: RuleBook::new(Arc::clone(&current), store.clone(), time, Vec::new()),
+            rules: RuleBook::new(Arc::clone(&current), store.clone(), time, Default::default(), Vec::new()),
             store,
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),

@@ -23,8 +23,16 @@ const BELOW_MAX: usize = 5_000;
 /// Most files that are told of one command.
 const ACCESSES_MAX: usize = 4_000;
 
-/// What a command that runs in `cwd` names. Blocking.
-pub(crate) fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
+/// What there is to be judged about a command that runs in `cwd`: itself, and what it names. Blocking.
+pub(crate) fn judged(command: String, cwd: &Path, context: &CallContext) -> Vec<Access> {
+    let mentioned = mentioned(&command, cwd, context);
+    let mut access = vec![Access::Command { command, cwd: cwd.to_path_buf() }];
+    access.extend(mentioned);
+    access
+}
+
+/// What a command that runs in `cwd` names.
+fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
     let home = context.env.get("HOME").map(Path::new);
     let found = mentions(command, cwd, home);
     let mut accesses: Vec<Access> = Vec::new();

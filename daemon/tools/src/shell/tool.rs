@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcode_ids::ProcessId;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::Category;
 use mcode_sandbox::{CommandSpec, LocalRunner, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
 use mcode_text::truncate_bytes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::environment::command_env;
-use super::mentioned::mentioned;
+use super::mentioned::judged;
 use super::render::render;
 use super::supervise::supervise;
 use super::table::{End, LIVE_MAX, Process, ProcessTable, Stage};
@@ -127,10 +127,7 @@ impl Tool for ShellTool {
             Some(_) => format!("in {}:\n{}", cwd.display(), wanted.command),
             None => wanted.command.clone(),
         };
-        let mentioned = mentioned(&wanted.command, &cwd, context);
-        let mut access = vec![Access::Command { command: wanted.command, cwd }];
-        access.extend(mentioned);
-        Ok(CallPlan { access, preview, parallel: false })
+        Ok(CallPlan { access: judged(wanted.command, &cwd, context), preview, parallel: false })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
