@@ -81,6 +81,12 @@ reasons! {
     ApprovalNotFound, "APPROVAL_NOT_FOUND", 2, "list what waits with: mcode approvals list";
     /// The approval or question was settled before.
     AlreadyResolved, "ALREADY_RESOLVED", 2, "the first answer counts; nothing is left to do";
+    /// The user's file holds no such permission rule.
+    RuleNotFound, "RULE_NOT_FOUND", 2, "list the rules with: mcode permissions list";
+    /// There is no such grant.
+    GrantNotFound, "GRANT_NOT_FOUND", 2, "list the rules with: mcode permissions list";
+    /// Whoever asks was started by a tool call, and this is for people.
+    NotForTools, "NOT_FOR_TOOLS", 4, "do it yourself in a terminal that no tool call has started";
     /// A field of the request does not make sense.
     InvalidArgument, "INVALID_ARGUMENT", 2, "correct the value that the message names";
     /// The model is neither in the catalogue nor in the configuration.

@@ -42,6 +42,7 @@ impl Waiting {
 enum Said<'a> {
     Yes,
     Always,
+    InThread,
     No(&'a str),
     Help,
     Unclear,
@@ -50,7 +51,7 @@ enum Said<'a> {
 /// What is sent to the daemon.
 #[derive(Debug, PartialEq, Eq)]
 enum Sent {
-    Decision(v1::Decision, String),
+    Decision(v1::Decision, v1::RuleScope, String),
     Answer(String),
 }
 
@@ -171,9 +172,15 @@ impl Answers {
             return Ok(());
         };
         let outcome = match sent {
-            Sent::Decision(decision, reason) => {
-                let (approval_id, by) = (first.id().to_owned(), "mcode ask".to_owned());
-                let request = v1::ResolveApprovalRequest { approval_id, decision: decision.into(), reason, by };
+            Sent::Decision(decision, scope, reason) => {
+                let request = v1::ResolveApprovalRequest {
+                    approval_id: first.id().to_owned(),
+                    decision: decision.into(),
+                    reason,
+                    by: "mcode ask".to_owned(),
+                    scope: scope.into(),
+                    until: None,
+                };
                 client.resolve_approval(request).await.map(|_| ())
             }
             Sent::Answer(answer) => {
@@ -192,7 +199,9 @@ impl Answers {
 
     /// What is sent for what was typed; `None` when it has to be asked again.
     fn understand(&mut self, asked: &Waiting, typed: &Typed, activity: &mut Activity) -> Option<Sent> {
-        let deny = |reason: &str| Some(Sent::Decision(v1::Decision::Deny, reason.to_owned()));
+        let deny =
+            |reason: &str| Some(Sent::Decision(v1::Decision::Deny, v1::RuleScope::Unspecified, reason.to_owned()));
+        let allow = |decision, scope| Some(Sent::Decision(decision, scope, String::new()));
         let (approval, line) = match (asked, typed) {
             (Waiting::Approval(_), Typed::End) => {
                 activity.line("");
@@ -214,8 +223,9 @@ impl Answers {
             (Waiting::Approval(approval), Typed::Line(line)) => (approval, line),
         };
         match said(line, !approval.proposed_rule.is_empty()) {
-            Said::Yes => return Some(Sent::Decision(v1::Decision::Allow, String::new())),
-            Said::Always => return Some(Sent::Decision(v1::Decision::AllowAlways, String::new())),
+            Said::Yes => return allow(v1::Decision::Allow, v1::RuleScope::Unspecified),
+            Said::Always => return allow(v1::Decision::AllowAlways, v1::RuleScope::Unspecified),
+            Said::InThread => return allow(v1::Decision::AllowAlways, v1::RuleScope::Thread),
             Said::No(reason) => return deny(reason),
             Said::Help => {
                 help(approval, activity);
@@ -256,7 +266,8 @@ fn help(approval: &v1::Approval, activity: &mut Activity) {
     activity.line("  n REASON  refuse it, and tell the model why");
     if !approval.proposed_rule.is_empty() {
         let rule = sanitize_line(&approval.proposed_rule);
-        activity.line(&format!("  a         run it, and keep the rule {rule} in your configuration:"));
+        activity.line(&format!("  t         run it, and what the rule {rule} matches for the rest of this thread"));
+        activity.line("  a         run it, and keep that rule in your configuration:");
         activity.line("            what it matches is not asked about any more, in later runs too");
     }
     activity.line("  Ctrl+D    no answer from here: refuse it");
@@ -269,6 +280,7 @@ fn said(line: &str, may_always: bool) -> Said<'_> {
     match (word.to_ascii_lowercase().as_str(), rest.trim()) {
         ("y" | "yes", "") => Said::Yes,
         ("a" | "always", "") if may_always => Said::Always,
+        ("t" | "thread", "") if may_always => Said::InThread,
         ("n" | "no", reason) => Said::No(reason),
         ("?" | "h" | "help", "") => Said::Help,
         _ => Said::Unclear,
@@ -299,6 +311,7 @@ mod tests {
         assert_eq!(said(" YES ", true), Said::Yes);
         assert_eq!(said("a", true), Said::Always);
         assert_eq!(said("a", false), Said::Unclear);
+        assert_eq!((said("t", true), said("T", false)), (Said::InThread, Said::Unclear));
         assert_eq!(said("n", true), Said::No(""));
         assert_eq!(said(" No  not in main ", true), Said::No("not in main"));
         assert_eq!(said("?", true), Said::Help);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::verbs::{approvals, ask, config, daemon, demo, doctor, models, runs, threads, watch};
+use crate::verbs::{approvals, ask, config, daemon, demo, doctor, models, permissions, runs, threads, trust, watch};
 
 /// A coding agent that lives in a daemon of your own.
 #[derive(Debug, Parser)]
@@ -91,6 +91,12 @@ pub(crate) enum Verb {
     /// List the models
     #[command(subcommand, visible_alias = "model")]
     Models(models::ModelsVerb),
+    /// See and change the permission rules, and try out what they decide
+    #[command(subcommand, visible_alias = "permission")]
+    Permissions(permissions::PermissionsVerb),
+    /// See what a project's own configuration would run, and trust it or not
+    #[command(subcommand)]
+    Trust(trust::TrustVerb),
     /// Read and change the configuration
     #[command(subcommand)]
     Config(config::ConfigVerb),

@@ -42,6 +42,22 @@ pub(crate) fn is_there() -> bool {
     io::stderr().is_terminal() && (io::stdin().is_terminal() || File::open(OWN).is_ok())
 }
 
+/// One line, before anything else reads from the terminal; empty when there is none. Blocking.
+pub(crate) fn line() -> String {
+    let mut bytes = Vec::new();
+    let stdin = io::stdin();
+    let read = if stdin.is_terminal() {
+        stdin.lock().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes)
+    } else {
+        // In lines, as terminals give their input: nothing after the line is taken.
+        File::open(OWN).and_then(|own| BufReader::new(own).take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes))
+    };
+    if read.is_err() {
+        bytes.clear();
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
 /// Columns and lines of the terminal on stderr.
 pub(crate) fn size() -> (usize, usize) {
     let known = known_size().filter(|(columns, lines)| *columns > 0 && *lines > 0);

@@ -32,6 +32,20 @@ pub(crate) fn span(from: Option<&Timestamp>, to: Option<&Timestamp>) -> String {
     if to.is_empty() { format!("since {from}") } else { format!("{from} to {to}") }
 }
 
+/// A moment from now on (`2h`) or by itself (`2030-01-31T18:00Z`).
+pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
+    let at: jiff::Timestamp = match parse_duration(text) {
+        Ok(duration) => {
+            let now = mcode_env::Clock::now(&mcode_env::SystemClock).millis();
+            let millis = i64::try_from(duration.as_millis()).ok().and_then(|millis| now.checked_add(millis));
+            let at = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+            at.ok_or_else(|| format!("'{text}' is too far away"))?
+        }
+        Err(_) => text.parse().map_err(|_| format!("'{text}' is neither a span of time nor a moment"))?,
+    };
+    Ok(Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() })
+}
+
 /// A moment in the local time zone; empty when there is none.
 pub(crate) fn local(moment: Option<&Timestamp>) -> String {
     moment

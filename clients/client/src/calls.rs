@@ -5,9 +5,11 @@ use mcode_proto::v1::approval_service_client::ApprovalServiceClient;
 use mcode_proto::v1::daemon_service_client::DaemonServiceClient;
 use mcode_proto::v1::event_service_client::EventServiceClient;
 use mcode_proto::v1::model_service_client::ModelServiceClient;
+use mcode_proto::v1::permission_service_client::PermissionServiceClient;
 use mcode_proto::v1::project_service_client::ProjectServiceClient;
 use mcode_proto::v1::run_service_client::RunServiceClient;
 use mcode_proto::v1::thread_service_client::ThreadServiceClient;
+use mcode_proto::v1::trust_service_client::TrustServiceClient;
 
 use crate::connect::{CALL_DEADLINE, Client, LONG_CALL_DEADLINE};
 use crate::error::ClientError;
@@ -51,6 +53,15 @@ calls! {
     ApprovalServiceClient list_pending_approvals(ListPendingApprovalsRequest) -> ListPendingApprovalsResponse within CALL_DEADLINE;
     ApprovalServiceClient resolve_approval(ResolveApprovalRequest) -> ResolveApprovalResponse within CALL_DEADLINE;
     ApprovalServiceClient answer_question(AnswerQuestionRequest) -> AnswerQuestionResponse within CALL_DEADLINE;
+    PermissionServiceClient list_rules(ListRulesRequest) -> ListRulesResponse within CALL_DEADLINE;
+    PermissionServiceClient create_rule(CreateRuleRequest) -> CreateRuleResponse within CALL_DEADLINE;
+    PermissionServiceClient delete_rule(DeleteRuleRequest) -> DeleteRuleResponse within CALL_DEADLINE;
+    PermissionServiceClient explain_decision(ExplainDecisionRequest) -> ExplainDecisionResponse within CALL_DEADLINE;
+    PermissionServiceClient list_decisions(ListDecisionsRequest) -> ListDecisionsResponse within CALL_DEADLINE;
+    PermissionServiceClient check_decisions(CheckDecisionsRequest) -> CheckDecisionsResponse within LONG_CALL_DEADLINE;
+    TrustServiceClient get_trust(GetTrustRequest) -> GetTrustResponse within CALL_DEADLINE;
+    TrustServiceClient allow_trust(AllowTrustRequest) -> AllowTrustResponse within CALL_DEADLINE;
+    TrustServiceClient revoke_trust(RevokeTrustRequest) -> RevokeTrustResponse within CALL_DEADLINE;
     ModelServiceClient list_models(ListModelsRequest) -> ListModelsResponse within CALL_DEADLINE;
 }
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, Question};
+use mcode_events::event::{EventBody, Question};
 use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
-use mcode_ids::{ApprovalId, ProcessId, QuestionId, ToolCallId, TurnId};
-use mcode_permissions::{Access, Decision, Verdict};
+use mcode_ids::{ProcessId, QuestionId, ToolCallId, TurnId};
+use mcode_permissions::{Access, Verdict};
 use mcode_tools::port::StartedProcess;
 use mcode_tools::{AskOutcome, CallBounds, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
 use serde_json::Value;
@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::drive::{Driver, RunContext, RunServices, Stop};
 use crate::live::LiveKey;
+use crate::permit::permit;
 use crate::reach::{call_bounds, decide};
 use crate::repetition::{StepTrace, Verdict as Repeated};
 
@@ -30,9 +31,6 @@ const PARALLEL_MAX: usize = 8;
 
 /// How long a cancelled tool may take to end by itself before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(8);
-
-/// How long an approval waits before silence is a refusal, in milliseconds (24 h).
-pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// A call that the model asked for.
 #[derive(Debug, Clone)]
@@ -194,7 +192,7 @@ impl Driver {
             }
             let mut bodies = Vec::with_capacity(ended.len());
             for (call, result) in ended {
-                let result = result?;
+                let result = services.redactor.result(result?);
                 self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
                 self.last_call_denied =
                     (result.status == ToolCallStatus::Denied).then(|| format!("{} ({})", call.name, result.preview));
@@ -257,82 +255,6 @@ async fn run_one(
 async fn cancelled_for(cancel: &tokio_util::sync::CancellationToken, grace: Duration) {
     cancel.cancelled().await;
     tokio::time::sleep(grace).await;
-}
-
-/// `Ok(Err(result))` is a refusal that the model is told.
-async fn permit(
-    services: &RunServices,
-    context: &RunContext,
-    turn_id: TurnId,
-    call: &Call,
-    spec: &ToolSpec,
-    plan: &CallPlan,
-) -> Result<Result<(), ToolResult>, Stop> {
-    let decision = decide(services, context, spec, &plan.access);
-    let refused = |preview: &str, text: String| {
-        let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
-        preview.clone_into(&mut result.preview);
-        result
-    };
-    let why = &decision.why;
-    match decision.verdict {
-        Verdict::Allow => Ok(Ok(())),
-        Verdict::Deny => Ok(Err(refused(
-            why,
-            format!("Permission denied: {why}. Nothing was run. Do without it, or tell the user what you would need."),
-        ))),
-        Verdict::Ask if !context.options.interactive => Ok(Err(refused(
-            &format!("{why}, and nobody is there to answer"),
-            format!(
-                "Permission denied: {why}, and nobody is there to answer. Nothing was run. \
-                 Do without it, or tell the user what you would need."
-            ),
-        ))),
-        Verdict::Ask => {
-            let request = approval_request(services, &context.project_root, call, plan, &decision);
-            let asked = services.port.await_approval(turn_id, request);
-            let answer = tokio::select! {
-                answer = asked => answer?,
-                () = context.cancel.cancelled() => return Err(Stop::Cancelled),
-            };
-            Ok(match answer.outcome {
-                ApprovalOutcome::Allowed | ApprovalOutcome::AllowedAlways => Ok(()),
-                ApprovalOutcome::Denied => Err(match answer.reason.as_str() {
-                    "" => refused("the user said no", "The user refused this call. Nothing was run.".to_owned()),
-                    said => refused(
-                        &format!("the user said no: {said}"),
-                        format!("The user refused this call and said: {said}. Nothing was run."),
-                    ),
-                }),
-                ApprovalOutcome::Expired => Err(refused(
-                    "nobody answered in time",
-                    "Nobody answered in time, so this call was refused.".to_owned(),
-                )),
-                ApprovalOutcome::Withdrawn => {
-                    Err(refused("withdrawn", "The question was withdrawn; nothing was run.".to_owned()))
-                }
-            })
-        }
-    }
-}
-
-fn approval_request(
-    services: &RunServices,
-    project_root: &std::path::Path,
-    call: &Call,
-    plan: &CallPlan,
-    decision: &Decision,
-) -> ApprovalRequest {
-    ApprovalRequest {
-        approval_id: ApprovalId::from_uuid(services.ids.next()),
-        tool_call_id: call.tool_call_id,
-        tool: call.name.clone(),
-        arguments: call.arguments.clone(),
-        preview: crate::preview::shown(&plan.preview),
-        why: decision.why.clone(),
-        deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
-        proposed_rule: mcode_permissions::propose_rule(&call.name, &plan.access, project_root),
-    }
 }
 
 fn finished(tool_call_id: ToolCallId, output: ToolOutput) -> ToolResult {
@@ -467,6 +389,7 @@ impl ToolPort for CallPort {
     }
 
     fn output(&self, text: &str) {
-        self.services.live.push_text(LiveKey::ToolCall(self.tool_call_id), text);
+        let text = self.services.redactor.values(text);
+        self.services.live.push_text(LiveKey::ToolCall(self.tool_call_id), &text);
     }
 }

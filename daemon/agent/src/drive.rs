@@ -13,7 +13,6 @@ use mcode_events::state::ThreadState;
 use mcode_ids::{ItemId, RunId, ThreadId, TurnId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
-use mcode_permissions::RuleSet;
 use mcode_tools::{Bounds, FileLedger, ToolSet};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +21,8 @@ use crate::limits;
 use crate::live::LiveLane;
 use crate::port::{RecordError, RunPort};
 use crate::repetition::Repetition;
+use crate::rules::LiveRules;
+use crate::secrets::RunSecrets;
 
 /// What a run works with. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,7 +34,9 @@ pub struct RunServices {
     /// The tools.
     pub tools: Arc<ToolSet>,
     /// The user's rules.
-    pub rules: Arc<RuleSet>,
+    pub rules: LiveRules,
+    /// What must not be written down.
+    pub redactor: RunSecrets,
     /// What commands and file tools are held to.
     pub bounds: Arc<Bounds>,
     /// What the model believes of files.

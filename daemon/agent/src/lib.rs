@@ -13,13 +13,18 @@ pub mod drive;
 pub mod limits;
 pub mod live;
 pub mod media;
+pub mod permit;
 pub mod port;
 mod preview;
 pub mod prompt;
 mod reach;
 pub mod repetition;
+pub mod rules;
+pub mod secrets;
 pub mod step;
 
 pub use drive::{RunContext, RunOutcome, RunServices, drive};
 pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
 pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};
+pub use rules::LiveRules;
+pub use secrets::RunSecrets;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mcode_events::audit::AuditEntry;
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, NewEvent, Question};
 use mcode_events::run::{Delivery, QueuedInput};
 use mcode_events::state::ThreadState;
@@ -51,6 +52,13 @@ pub enum AgentSignal {
         run_id: RunId,
         /// The inputs, oldest first.
         reply: oneshot::Sender<Result<Vec<QueuedInput>, RecordError>>,
+    },
+    /// Put something into the record of permissions; answered when it is on the disk.
+    Audit {
+        /// What happened.
+        entry: Box<AuditEntry>,
+        /// Answered when it is recorded.
+        reply: oneshot::Sender<Result<(), RecordError>>,
     },
     /// Record an approval request and wait for its end.
     AwaitApproval {
@@ -123,6 +131,13 @@ impl RunPort {
     pub async fn take_inputs(&self, turn_id: TurnId, delivery: Delivery) -> Result<Vec<QueuedInput>, RecordError> {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::TakeInputs { delivery, turn_id, run_id: self.run_id, reply }).await?;
+        answer.await.map_err(|_| RecordError::Closed)?
+    }
+
+    /// Puts a decision into the record of permissions, before it has an effect.
+    pub async fn audit(&self, entry: AuditEntry) -> Result<(), RecordError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(AgentSignal::Audit { entry: Box::new(entry), reply }).await?;
         answer.await.map_err(|_| RecordError::Closed)?
     }
 

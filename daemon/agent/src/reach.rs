@@ -8,11 +8,7 @@ use mcode_tools::{CallBounds, Reach, ToolSpec};
 use crate::drive::{RunContext, RunServices};
 
 fn mode(context: &RunContext) -> Mode {
-    match context.options.mode.as_str() {
-        "plan" => Mode::Plan,
-        "explore" => Mode::Explore,
-        _ => Mode::Build,
-    }
+    Mode::parse(&context.options.mode).unwrap_or_default()
 }
 
 /// What a call of this tool may touch.
@@ -32,14 +28,25 @@ pub(crate) fn call_bounds(services: &RunServices, context: &RunContext, spec: &T
 /// What the rules, the mode and the run's policy say about these effects of a tool.
 pub(crate) fn decide(services: &RunServices, context: &RunContext, spec: &ToolSpec, accesses: &[Access]) -> Decision {
     let extra_dirs: Vec<std::path::PathBuf> = context.options.add_dirs.iter().map(Into::into).collect();
-    services.rules.decide(&DecideInput {
+    services.rules.now().decide(&input(context, spec, accesses, &extra_dirs))
+}
+
+/// What is to be decided about these effects.
+pub(crate) fn input<'a>(
+    context: &'a RunContext,
+    spec: &'a ToolSpec,
+    accesses: &'a [Access],
+    extra_dirs: &'a [std::path::PathBuf],
+) -> DecideInput<'a> {
+    DecideInput {
         tool: spec.name,
         category: spec.category,
         accesses,
         mode: mode(context),
         policy: context.options.approval,
         project_root: &context.project_root,
-        extra_dirs: &extra_dirs,
+        extra_dirs,
         home: context.tool_env.get("HOME").map(std::path::Path::new),
-    })
+        shielded: false,
+    }
 }

@@ -175,6 +175,7 @@ impl Driver {
             let resolved = match self.services.models.resolve(&model, &self.context.client_env) {
                 Ok(resolved) => resolved,
                 Err(error) => {
+                    let error = self.services.redactor.error(error);
                     // A fallback that can not be asked must not hide why it was wanted.
                     let Some(left) = &left else { return Err(stop(failure(&error))) };
                     let Some(next) = models.next() else { return Err(stop(failure(left))) };
@@ -187,7 +188,7 @@ impl Driver {
             let error = match self.attempt(asking, &resolved).await {
                 Ok(response) => return Ok((response, resolved)),
                 Err(Attempted::Stop(end)) => return Err(Asked::Stop(end)),
-                Err(Attempted::Failed(error)) => error,
+                Err(Attempted::Failed(error)) => self.services.redactor.error(error),
             };
             if error.kind == ModelErrorKind::BadToolCall {
                 return Err(Asked::RefusedCall(error));

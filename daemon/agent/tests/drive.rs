@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use mcode_agent::{AgentSignal, LiveLane, RunContext, RunOutcome, RunPort, RunServices, drive};
+use mcode_agent::{AgentSignal, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, drive};
 use mcode_env::{IdGen, ManualClock, SeededIds};
 use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::run::{ApprovalPolicy, RunLimits, RunOptions, RunStatus};
@@ -106,6 +106,7 @@ async fn keep(thread_id: ThreadId, mut signals: mpsc::Receiver<AgentSignal>, bod
                 }
                 reply.send(Ok(Arc::new(state.clone()))).ok();
             }
+            AgentSignal::Audit { reply, .. } => drop(reply.send(Ok(()))),
             AgentSignal::TakeInputs { reply, .. } => drop(reply.send(Ok(Vec::new()))),
             other => panic!("{other:?}"),
         }
@@ -124,7 +125,8 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         port: RunPort::new(run_id, sender),
         models: Arc::new(Models),
         tools: Arc::new(ToolSet::new(Vec::new())),
-        rules: Arc::new(RuleSet::default()),
+        rules: LiveRules::new(|| Arc::new(RuleSet::default())),
+        redactor: RunSecrets::default(),
         bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
         ledger: Arc::new(FileLedger::new([])),
         blobs: Arc::new(NoBlobs),

@@ -102,6 +102,9 @@ pub struct ApprovalRequest {
     pub deadline_ms: Option<i64>,
     /// The narrowest useful rule that would allow it for good.
     pub proposed_rule: Option<String>,
+    /// The threads above the one that asks, nearest first: people there are asked too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<ThreadId>,
 }
 
 /// A question that the model asked the user.

@@ -5,6 +5,7 @@
 //! upcaster, and kinds are never removed or reused; golden files in `tests/golden` hold the promise.
 //! Absent on purpose: IO, clocks, and anything a prompt needs beyond what was said.
 
+pub mod audit;
 pub mod blob;
 pub mod closing;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod state;
 pub mod tool;
 pub mod usage;
 
+pub use audit::{AuditEntry, AuditKind};
 pub use blob::{BlobError, BlobRef, Blobs};
 pub use closing::closing_events;
 pub use event::{Event, EventBody, NewEvent};

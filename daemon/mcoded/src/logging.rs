@@ -2,6 +2,7 @@
 //!
 //! `MCODE_LOG` holds a filter such as `debug` or `mcode_agent=trace,warn`.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ pub(crate) fn to_file(path: &Path) -> io::Result<()> {
 pub(crate) fn to_stderr() {
     let (filter, fault) = filter();
     let colours = io::stderr().is_terminal() && mcode_env::process::var("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(|| Redacting(io::stderr())).init();
     finish(fault);
 }
 
@@ -55,6 +56,29 @@ fn finish(fault: Option<String>) {
         let trace = std::backtrace::Backtrace::force_capture();
         tracing::error!("internal fault: {panic}\n{trace}");
     }));
+}
+
+/// A line without what looks like a key. A line is one piece: a key is not split between two.
+fn without_secrets(line: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(line).map(mcode_text::redact) {
+        Ok(Cow::Borrowed(_)) => Cow::Borrowed(line),
+        Ok(Cow::Owned(clean)) => Cow::Owned(clean.into_bytes()),
+        // The log writes text; what is none is shown as such.
+        Err(_) => Cow::Owned(mcode_text::redact(&String::from_utf8_lossy(line)).into_owned().into_bytes()),
+    }
+}
+
+/// Takes secrets out of the lines that are written.
+struct Redacting<W>(W);
+
+impl<W: Write> Write for Redacting<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&without_secrets(line)).map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A log file that makes room for itself.
@@ -83,7 +107,8 @@ fn open_append(path: &Path) -> io::Result<File> {
 
 impl Current {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        let line = line.get(..LOG_LINE_BYTES_MAX).unwrap_or(line);
+        let line = without_secrets(line);
+        let line = line.get(..LOG_LINE_BYTES_MAX).unwrap_or(&line);
         if self.size > 0 && self.size + line.len() as u64 > self.size_max {
             self.rotate()?;
         }
@@ -152,6 +177,21 @@ mod tests {
             .collect();
         all.sort();
         all
+    }
+
+    #[test]
+    fn keys_are_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mcoded.log");
+        let log = RotatingFile::open(&path, LOG_FILE_BYTES_MAX).unwrap();
+        let key = ["sk", "ant", "api03-abcdefghijklmnop"].join("-");
+        (&log).write_all(format!("internal fault: bad key {key}\n").as_bytes()).unwrap();
+        (&log).write_all(&[b"\xff ", key.as_bytes(), b"\n"].concat()).unwrap();
+        let written = fs::read_to_string(&path).unwrap();
+        assert_eq!(written, "internal fault: bad key [redacted Anthropic key]\n\u{fffd} [redacted Anthropic key]\n");
+        let mut out = Redacting(Vec::new());
+        out.write_all(format!("x-api-key: {key}").as_bytes()).unwrap();
+        assert_eq!(out.0, b"x-api-key: [redacted Anthropic key]");
     }
 
     #[test]

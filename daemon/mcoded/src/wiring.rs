@@ -1,6 +1,6 @@
 //! The parts of the daemon and how they are put together.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_config::{ConfigFile, ConfigHandle, Effective};
@@ -11,7 +11,8 @@ use mcode_permissions::RuleSet;
 use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
-use mcode_threads::{Deps, Threads, recovery};
+use mcode_threads::rules::own_rules;
+use mcode_threads::{Deps, RuleBook, Threads, recovery};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
 use mcode_tools::tasks::TasksTool;
@@ -91,11 +92,12 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
     tools.extend(shell_tools(LocalRunner, &processes));
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
+    let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     Ok(Deps {
         store,
         models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),
         tools: Arc::new(ToolSet::new(tools)),
-        rules: rules(Arc::clone(&current)),
+        rules,
         bounds,
         config: current,
         clock,
@@ -121,40 +123,21 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
             let processes = Arc::clone(&processes);
             Box::pin(async move { processes.kill_thread(thread_id).await })
         }),
-        keep_rule: keep_rule(config.clone()),
+        change_rule: change_rule(config.clone()),
     })
 }
 
-/// The rules in force, parsed once per configuration.
-fn rules(current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Arc<dyn Fn() -> Arc<RuleSet> + Send + Sync> {
-    let parsed: Mutex<Option<(Arc<Effective>, Arc<RuleSet>)>> = Mutex::new(None);
-    Arc::new(move || {
-        let config = current();
-        let mut parsed = parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        match parsed.as_ref() {
-            Some((of, rules)) if Arc::ptr_eq(of, &config) => Arc::clone(rules),
-            _ => {
-                let (rules, errors) = RuleSet::parse(&config.permissions);
-                for error in errors {
-                    tracing::error!("{error}");
-                }
-                let rules = Arc::new(rules);
-                *parsed = Some((config, Arc::clone(&rules)));
-                rules
-            }
-        }
-    })
-}
-
-/// Adds a rule to `[permissions] allow` of the user's file and reads it again.
-fn keep_rule(config: ConfigHandle) -> mcode_threads::deps::KeepRule {
-    Arc::new(move |rule| {
+/// Adds a rule to its list in `[permissions]` of the user's file, or takes it out, and reads the file again.
+fn change_rule(config: ConfigHandle) -> mcode_threads::deps::ChangeRule {
+    Arc::new(move |change| {
         let path = config.file().to_path_buf();
-        let change = |error: mcode_config::EditError| format!("the rule '{rule}' could not be kept: {error}");
-        let mut file = ConfigFile::open(&path).map_err(change)?;
-        file.push("permissions.allow", rule).map_err(change)?;
+        let (rule, key) = (&change.rule, format!("permissions.{}", change.effect.as_str()));
+        let what = if change.add { "kept" } else { "removed" };
+        let failed = |error: mcode_config::EditError| format!("the rule '{rule}' could not be {what}: {error}");
+        let mut file = ConfigFile::open(&path).map_err(failed)?;
+        let done = if change.add { file.push(&key, rule) } else { file.pull(&key, rule) }.map_err(failed)?;
         match config.reload().first() {
-            None => Ok(()),
+            None => Ok(done),
             Some(error) => Err(error.to_string()),
         }
     })

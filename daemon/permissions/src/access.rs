@@ -17,6 +17,17 @@ pub enum Category {
     Internal,
 }
 
+/// What a command that is given a folder comes upon there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Below {
+    /// It is no folder, or the command does not look into it.
+    Nothing,
+    /// All of this, resolved.
+    Files(Vec<PathBuf>),
+    /// Too much to be listed.
+    Unknown,
+}
+
 /// One effect of a tool call. A call has all the effects it names; the strictest decision wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -30,6 +41,16 @@ pub enum Access {
         command: String,
         /// Where.
         cwd: PathBuf,
+    },
+    /// A command names this path, found on the disk: links followed, wildcards replaced. Only rules that restrict
+    /// speak of it; the command itself is judged as [`Access::Command`].
+    Mentioned {
+        /// The resolved path.
+        path: PathBuf,
+        /// What is in it that the command may read too.
+        below: Below,
+        /// The command may change it.
+        changes: bool,
     },
     /// Reaches this host.
     Host(String),
@@ -56,7 +77,8 @@ pub enum Unconfined {
 
 impl Unconfined {
     /// What it is, in words that can be asked about.
-    pub(crate) const fn words(&self) -> &'static str {
+    #[must_use]
+    pub const fn words(&self) -> &'static str {
         match self {
             Self::Command => "running a command outside the sandbox",
             Self::Network => "running a command with the network",

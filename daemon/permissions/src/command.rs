@@ -50,8 +50,10 @@ pub struct Parsed {
     pub commands: Vec<Simple>,
     /// Every redirection.
     pub redirects: Vec<Redirect>,
-    /// Part of it can not be known before it runs (`eval "$x"`).
+    /// Part of it can not be seen (`eval "$x"`, `source file`).
     pub opaque: bool,
+    /// Text that is run as commands is known only when it runs: in a variable, from a pipe.
+    pub unseen: bool,
     /// The shell may evaluate text in it as an expression, which can run further commands: `$((x))` runs `id` when `x`
     /// is `a[$(id)]`, and so do `[[ x -eq 1 ]]`, `test -v "$x"`, `${x@P}` and subscripts.
     pub evaluates: bool,
@@ -169,14 +171,16 @@ fn push(mut simple: Simple, parsed: &mut Parsed, depth: usize) -> Option<()> {
     match unwrap::inner(&simple.words, depth) {
         unwrap::Unwrapped::Plain => {}
         unwrap::Unwrapped::Runs(runs) => {
-            let unwrap::Runs { commands, redirects, transparent, assigned, opaque, evaluates } = runs;
+            let unwrap::Runs { commands, redirects, transparent, assigned, opaque, unseen, evaluates } = runs;
             parsed.opaque |= opaque;
+            parsed.unseen |= unseen;
             parsed.evaluates |= evaluates;
             parsed.redirects.extend(redirects);
             simple.assigned.extend(assigned);
             simple.inner = Some(Box::new(Inner { commands, transparent }));
         }
-        unwrap::Unwrapped::Unknown => parsed.opaque = true,
+        unwrap::Unwrapped::Sourced => parsed.opaque = true,
+        unwrap::Unwrapped::Unknown => (parsed.opaque, parsed.unseen) = (true, true),
     }
     parsed.commands.push(simple);
     Some(())

@@ -2,25 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
+use mcode_config::effective::RuleSource;
 use mcode_events::run::ApprovalPolicy;
 
 use crate::access::{Access, Category, Unconfined};
 use crate::command::{Parsed, Simple, parse};
 use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
-use crate::paths::{Places, absolute, is_secret, named_paths};
+use crate::naming::raw_commands;
+use crate::paths::{Places, absolute, is_secret};
 use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
 use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
+use crate::uncertain::unknown_part;
 use crate::words::Word;
 
 /// Where plan mode may write, from the project's root.
 const PLANS: &str = ".mcode/plans";
 /// Folders whose content runs or configures things: a rule must name them to allow changes in them.
 const GUARDED: [&str; 2] = [".git", ".mcode"];
-/// Programs that change the files they name.
-const CHANGING: [&str; 14] =
-    ["rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln", "patch", "rmdir"];
 /// Targets of redirections that keep nothing.
 const NOWHERE: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
 
@@ -36,6 +36,18 @@ pub enum Verdict {
     Ask,
     /// It does not run.
     Deny,
+}
+
+impl Verdict {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// What is to be decided.
@@ -57,10 +69,12 @@ pub struct DecideInput<'a> {
     pub extra_dirs: &'a [PathBuf],
     /// The user's home, likewise.
     pub home: Option<&'a Path>,
+    /// The files that rules forbid are out of the reach of commands: the kernel hides them.
+    pub shielded: bool,
 }
 
 impl DecideInput<'_> {
-    fn places(&self) -> Places<'_> {
+    pub(crate) fn places(&self) -> Places<'_> {
         Places { project_root: self.project_root, extra_dirs: self.extra_dirs, home: self.home }
     }
 }
@@ -74,23 +88,41 @@ pub struct Decision {
     pub why: String,
     /// The rule that made it, as written.
     pub rule: Option<String>,
+    /// The file of that rule.
+    pub file: Option<String>,
+    /// Its line there, from 1; 0 when there is none.
+    pub line: usize,
+    /// Who made that rule.
+    pub source: Option<RuleSource>,
+    /// It asks also in runs that allow whatever would be asked.
+    pub firm: bool,
 }
 
 impl Decision {
     fn new(verdict: Verdict, why: impl Into<String>) -> Self {
-        Self { verdict, why: why.into(), rule: None }
+        Self { verdict, why: why.into(), rule: None, file: None, line: 0, source: None, firm: false }
     }
 
     fn by(verdict: Verdict, word: &str, rule: &Rule) -> Self {
-        Self { verdict, why: format!("the {word} rule {rule}"), rule: Some(rule.text.clone()) }
+        let (text, file) = (Some(rule.text.clone()), Some(rule.file.clone()));
+        let (source, firm) = (Some(rule.source), matches!(rule.source, RuleSource::Managed | RuleSource::BuiltIn));
+        Self { verdict, why: format!("the {word} rule {rule}"), rule: text, file, line: rule.line, source, firm }
+    }
+
+    /// It may be what a deny rule means.
+    fn perhaps(why: &str, word: &str, rule: Option<&Rule>) -> Self {
+        let meant = rule.map_or_else(|| format!("{word} rules are"), |rule| format!("the {word} rule {rule} is"));
+        let mut decision = Self::new(Verdict::Ask, format!("{why}, and {meant} in force"));
+        (decision.firm, decision.source) = (word == "deny", rule.map(|rule| rule.source));
+        decision
     }
 }
 
 /// One access with what was found out about it.
-struct Case<'a> {
-    input: &'a DecideInput<'a>,
+pub(crate) struct Case<'a> {
+    pub(crate) input: &'a DecideInput<'a>,
     access: Option<&'a Access>,
-    parsed: Option<Parsed>,
+    pub(crate) parsed: Option<Parsed>,
 }
 
 impl RuleSet {
@@ -102,7 +134,8 @@ impl RuleSet {
         let mut strictest: Option<Decision> = None;
         for access in accesses {
             let decision = self.decide_access(input, access);
-            if strictest.as_ref().is_none_or(|known| decision.verdict > known.verdict) {
+            let stricter = |known: &Decision| (decision.verdict, decision.firm) > (known.verdict, known.firm);
+            if strictest.as_ref().is_none_or(stricter) {
                 strictest = Some(decision);
             }
         }
@@ -121,14 +154,37 @@ impl RuleSet {
         if let Some(decision) = case.mode_denies() {
             return decision;
         }
-        let decision = if let Some(rule) = self.ask.iter().find(|rule| case.restricted_by(rule)) {
+        let asking = self.ask.iter().find(|rule| case.restricted_by(rule));
+        let uncertain = self.uncertain(&case);
+        let decision = if let (Some(rule), false) = (asking, uncertain.as_ref().is_some_and(|it| it.firm)) {
             Decision::by(Verdict::Ask, "ask", rule)
+        } else if let Some(decision) = uncertain {
+            decision
         } else if let Some(rule) = self.allowing(&case) {
             Decision::by(Verdict::Allow, "allow", rule)
         } else {
             case.default()
         };
         self.by_policy(input, &case, decision)
+    }
+
+    /// A command of which it can not be known whether a rule that restricts speaks of it.
+    fn uncertain(&self, case: &Case<'_>) -> Option<Decision> {
+        for (word, rules) in [("deny", &self.deny), ("ask", &self.ask)] {
+            let decision = match case.access {
+                Some(Access::Command { .. }) => unknown_part(case.parsed.as_ref(), rules, case.input.shielded)
+                    .map(|why| Decision::perhaps(&why, word, None)),
+                Some(Access::Mentioned { path, below, changes }) => {
+                    let meant = rules.iter().find(|rule| case.below_restricted(rule, path, below, *changes));
+                    meant.map(|rule| Decision::perhaps("the command reads everything in a folder", word, Some(rule)))
+                }
+                _ => None,
+            };
+            if decision.is_some() {
+                return decision;
+            }
+        }
+        None
     }
 
     fn by_policy(&self, input: &DecideInput<'_>, case: &Case<'_>, decision: Decision) -> Decision {
@@ -144,8 +200,7 @@ impl RuleSet {
                 Decision { verdict: Verdict::Deny, why, ..decision }
             }
             // Whoever allows everything means everything within the sandbox.
-            (Verdict::Ask, ApprovalPolicy::All) if case.only_a_person() => decision,
-            (Verdict::Ask, ApprovalPolicy::All) => {
+            (Verdict::Ask, ApprovalPolicy::All) if !decision.firm && !case.only_a_person() => {
                 let why = format!("this run allows everything that is not denied (otherwise: {})", decision.why);
                 Decision { verdict: Verdict::Allow, why, ..decision }
             }
@@ -277,6 +332,8 @@ impl Case<'_> {
             Subject::Tool(name) => name.is_match(tool),
             Subject::View => match self.access {
                 Some(Access::ReadPath(_) | Access::Unconfined(Unconfined::Read(_))) => restricting || tool == "view",
+                // Whoever changes a file is shown what it held.
+                Some(Access::EditPath(_) | Access::Unconfined(Unconfined::Edit(_))) => restricting,
                 _ => false,
             },
             Subject::Read => {
@@ -323,7 +380,13 @@ impl Case<'_> {
             // Every host is within reach then, so a rule that restricts any of them speaks of it, and one that allows
             // some does not.
             Some(Access::Unconfined(Unconfined::Network)) => wide && pattern.host.is_some(),
-            Some(Access::Command { .. } | Access::Unconfined(Unconfined::Command) | Access::Internal) | None => false,
+            Some(
+                Access::Command { .. }
+                | Access::Mentioned { .. }
+                | Access::Unconfined(Unconfined::Command)
+                | Access::Internal,
+            )
+            | None => false,
         }
     }
 
@@ -348,6 +411,7 @@ impl Case<'_> {
             (Some(Access::Command { command, cwd }), Subject::Edit) => {
                 rule.pattern.is_some() && self.names_path(rule, command, cwd, true)
             }
+            (Some(Access::Mentioned { path, changes, .. }), _) => self.mention_restricted(rule, path, *changes),
             _ => false,
         }
     }
@@ -371,54 +435,6 @@ impl Case<'_> {
                 || (!runs_nothing(&simple.words) && suffixes(&simple.words))
                 || (evaluates_text(&simple.words) && raw())
         }) || (parsed.opaque && raw())
-    }
-
-    /// Whether a command names a path that the rule is about. With `changing`, only where it would be written.
-    fn names_path(&self, rule: &Rule, command: &str, cwd: &Path, changing: bool) -> bool {
-        let places = self.input.places();
-        let hit = |word: &Word| {
-            named_paths(word, cwd, places.home).iter().any(|path| self.path_restricted(rule, path, changing))
-                || (word.glob && self.glob_hits(rule, word))
-        };
-        let Some(parsed) = &self.parsed else {
-            return raw_commands(command).iter().flatten().any(hit);
-        };
-        let redirected = parsed.redirects.iter().any(|it| it.write == changing && hit(&it.target));
-        let evaluated = || raw_commands(command).iter().flatten().any(hit);
-        let named = parsed.all().any(|simple| {
-            if evaluates_text(&simple.words) && evaluated() || simple.values.iter().any(hit) {
-                return true;
-            }
-            let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
-            (!changing || CHANGING.contains(&program)) && simple.words.iter().skip(1).any(hit)
-        });
-        redirected || named
-    }
-
-    fn path_restricted(&self, rule: &Rule, path: &Path, changing: bool) -> bool {
-        let speaks = match rule.subject {
-            Subject::Edit => changing,
-            Subject::View | Subject::Read => !changing,
-            Subject::Shell | Subject::Network | Subject::Tool(_) => false,
-        };
-        let places = self.input.places();
-        speaks
-            && match &rule.pattern {
-                None => true,
-                Some(pattern) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches(path, &places, true)),
-            }
-    }
-
-    /// Whether a name with wildcards could stand for the file that the rule names last.
-    fn glob_hits(&self, rule: &Rule, word: &Word) -> bool {
-        let last = rule.text.trim_end_matches(')').rsplit(['/', '(']).next().unwrap_or_default();
-        let name = word.text.rsplit('/').next().unwrap_or_default();
-        if last.is_empty() || last.contains(['*', '?', '[', '{']) {
-            return false;
-        }
-        // In the shell a wildcard does not stand for a leading dot.
-        let hidden = last.starts_with('.') && !name.starts_with(['.', '{']);
-        !hidden && globset::Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(last))
     }
 
     /// Plan and explore mode refuse what changes things, whatever the policy.
@@ -473,6 +489,7 @@ impl Case<'_> {
                 }
                 _ => default(Verdict::Ask, "running commands is asked"),
             },
+            Some(Access::Mentioned { .. }) => default(Verdict::Allow, "a name in a command is judged with the command"),
             Some(Access::Host(_)) => default(Verdict::Ask, "reaching the network is asked"),
             Some(Access::Unconfined(what)) => default(Verdict::Ask, &format!("{} is asked", what.words())),
             Some(Access::Internal) => default(Verdict::Allow, "it touches nothing outside the conversation"),
@@ -482,15 +499,4 @@ impl Case<'_> {
             None => default(Verdict::Ask, "it is not known what it touches, so it is asked"),
         }
     }
-}
-
-/// The words of a command that could not be parsed, cut where a shell or a script would begin another command; and those
-/// of the whole command with everything but words taken out (`run(["git", "push"])`).
-fn raw_commands(command: &str) -> Vec<Vec<Word>> {
-    let cut = command.split([';', '|', '&', '\n', '(', ')', '{', '}', '`', '\'', '"', '!', '=']);
-    let bare = command.replace(['\'', '"', ',', '[', ']', '(', ')'], " ");
-    cut.chain(bare.split([';', '|', '&', '\n']))
-        .map(|part| part.split_whitespace().map(Word::unquote).collect::<Vec<_>>())
-        .filter(|words| !words.is_empty())
-        .collect()
 }

@@ -33,8 +33,11 @@ enum Base {
 #[derive(Debug, Clone)]
 pub(crate) struct PathPattern {
     base: Base,
+    glob: String,
     exact: GlobMatcher,
     below: GlobMatcher,
+    /// Of `x/**`: `x` itself.
+    folder: Option<GlobMatcher>,
     anywhere: bool,
 }
 
@@ -66,11 +69,42 @@ impl PathPattern {
         };
         let below = glob(&format!("{rest}/**"))?;
         let exact = if folder { below.clone() } else { glob(rest)? };
-        Ok(Self { base, exact, below, anywhere: base == Base::Project && rest.starts_with("**/") })
+        let anywhere = base == Base::Project && rest.starts_with("**/");
+        let folder = rest.strip_suffix("/**").filter(|folder| !folder.is_empty()).map(glob).transpose()?;
+        Ok(Self { base, glob: rest.to_owned(), exact, below, folder, anywhere })
     }
 
-    /// Whether the path fits. `wide` is for rules that restrict: what is below a named folder fits too, and `**/x`
-    /// fits outside the project.
+    /// The pattern as a glob for absolute paths; `None` when the folder that it is relative to is not known.
+    pub(crate) fn absolute_glob(&self, places: &Places<'_>) -> Option<String> {
+        let folder = match self.base {
+            _ if self.anywhere => return Some(format!("/{}", self.glob)),
+            Base::Absolute => return Some(self.glob.clone()),
+            Base::Project => places.project_root,
+            Base::Home => places.home?,
+        };
+        let folder = globset::escape(folder.to_string_lossy().trim_end_matches('/'));
+        Some(format!("{folder}/{}", self.glob))
+    }
+
+    /// Whether something in this folder, however deep, may fit, as far as can be told without looking.
+    pub(crate) fn may_fit_below(&self, folder: &Path, places: &Places<'_>) -> bool {
+        let root = match self.base {
+            _ if self.anywhere => return true,
+            Base::Absolute => Path::new("/"),
+            Base::Project => places.project_root,
+            Base::Home => match places.home {
+                Some(home) => home,
+                None => return false,
+            },
+        };
+        let glob = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
+        let literal: PathBuf = self.glob.split('/').take_while(glob).filter(|part| !part.is_empty()).collect();
+        let literal = root.join(literal);
+        literal.starts_with(folder) || folder.starts_with(&literal)
+    }
+
+    /// Whether the path fits. `wide` is for rules that restrict: what is below a named folder fits too, so does the folder
+    /// of `x/**`, and `**/x` fits outside the project.
     pub(crate) fn matches(&self, path: &Path, places: &Places<'_>, wide: bool) -> bool {
         let relative = match self.base {
             Base::Project => path.strip_prefix(places.project_root).ok(),
@@ -81,7 +115,8 @@ impl PathPattern {
             // Patterns are written with '/', whatever the system's separator.
             let text = path.to_string_lossy();
             let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
-            self.exact.is_match(&text) || (wide && self.below.is_match(&text))
+            let itself = || self.folder.as_ref().is_some_and(|folder| folder.is_match(&text));
+            self.exact.is_match(&text) || (wide && (self.below.is_match(&text) || itself()))
         };
         relative.is_some_and(fits) || (wide && self.anywhere && fits(path))
     }
@@ -172,6 +207,7 @@ mod tests {
             ("src/*.rs", "/p/src/x/a.rs", false, false),
             ("src", "/p/src/a.rs", false, true),
             ("src/", "/p/src/a.rs", true, true),
+            ("src/**", "/p/src", false, true),
             ("./src/a", "/p/src/a", true, true),
             ("**", "/p/.hidden/x", true, true),
             ("**", "/q/x", false, false),

@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
+use mcode_config::effective::RuleSource;
+use mcode_events::run::ApprovalPolicy;
+
 use crate::access::Access;
 use crate::command::parse;
+use crate::decide::{DecideInput, Verdict};
+use crate::rule::{RuleSet, parse_rule};
 use crate::words::Word;
 
 /// Programs whose next word says what they do, and how many such words there are.
@@ -36,7 +41,9 @@ const RUNNING: [&str; 6] = ["run", "exec", "x", "run-script", "compose", "tool"]
 /// The narrowest useful rule that would have allowed this call; `None` when no single rule would.
 #[must_use]
 pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Option<String> {
-    let [access] = accesses else { return None };
+    // What a command names is allowed with the command.
+    let mut accesses = accesses.iter().filter(|access| !matches!(access, Access::Mentioned { .. }));
+    let (Some(access), None) = (accesses.next(), accesses.next()) else { return None };
     match access {
         Access::Command { command, .. } => command_rule(command),
         Access::EditPath(path) => Some(format!("edit({})", pattern(path, project_root))),
@@ -45,7 +52,27 @@ pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Opt
             Some(format!("{name}({})", pattern(path, project_root)))
         }
         Access::Host(host) => Some(format!("network({})", escape(host))),
-        Access::Unconfined(_) | Access::Internal => None,
+        Access::Unconfined(_) | Access::Mentioned { .. } | Access::Internal => None,
+    }
+}
+
+/// A rule about everything in a folder, such as `edit(/x/**)`.
+#[must_use]
+pub fn folder_rule(name: &str, folder: &Path) -> String {
+    let text = folder.to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    format!("{name}({}/**)", escape(text.trim_end_matches('/')))
+}
+
+impl RuleSet {
+    /// The rule that would allow this call from now on; `None` when these rules would still have it asked or refused.
+    #[must_use]
+    pub fn proposal(&self, input: &DecideInput<'_>) -> Option<String> {
+        let text = propose_rule(input.tool, input.accesses, input.project_root)?;
+        let mut with = self.clone();
+        with.allow.push(parse_rule(&text, "", 0, RuleSource::Grant).ok()?);
+        let asked = DecideInput { policy: ApprovalPolicy::Ask, ..*input };
+        (with.decide(&asked).verdict == Verdict::Allow).then_some(text)
     }
 }
 

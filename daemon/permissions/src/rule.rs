@@ -3,7 +3,7 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
-use mcode_config::effective::PermissionRules;
+use mcode_config::effective::{PermissionRules, RuleSource, WrittenRule};
 
 use crate::matching::CommandPattern;
 use crate::paths::PathPattern;
@@ -58,11 +58,45 @@ pub(crate) struct Rule {
     /// As written.
     pub(crate) text: String,
     pub(crate) file: String,
+    /// From 1; 0 when it is not known.
+    pub(crate) line: usize,
+    pub(crate) source: RuleSource,
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}' in {}", self.text, self.file)
+    }
+}
+
+/// What a rule does with the calls that it speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// They run without asking.
+    Allow,
+    /// Somebody is asked.
+    Ask,
+    /// They do not run.
+    Deny,
+}
+
+impl Effect {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+impl Rule {
+    /// What the pattern says of paths, for the rules that are about reading or changing files.
+    pub(crate) fn path_pattern(&self) -> Option<&PathPattern> {
+        let about_files = matches!(self.subject, Subject::View | Subject::Read | Subject::Edit);
+        self.pattern.as_ref().filter(|_| about_files).and_then(|pattern| pattern.path.as_ref())
     }
 }
 
@@ -85,8 +119,12 @@ impl RuleSet {
         let mut set = Self::default();
         let lists = [("allow", &rules.allow), ("ask", &rules.ask), ("deny", &rules.deny)];
         for (effect, list) in lists {
-            for (text, file) in list {
-                match parse_rule(text, file) {
+            for WrittenRule { text, file, line, source } in list {
+                // A project may only tighten.
+                if effect == "allow" && *source == RuleSource::Project {
+                    continue;
+                }
+                match parse_rule(text, file, *line, *source) {
                     Ok(rule) => match effect {
                         "allow" => set.allow.push(rule),
                         "ask" => set.ask.push(rule),
@@ -104,7 +142,15 @@ impl RuleSet {
     }
 }
 
-fn parse_rule(text: &str, file: &str) -> Result<Rule, String> {
+/// Whether a rule can be read.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn check_rule(text: &str) -> Result<(), String> {
+    parse_rule(text, "", 0, RuleSource::User).map(drop)
+}
+
+pub(crate) fn parse_rule(text: &str, file: &str, line: usize, source: RuleSource) -> Result<Rule, String> {
     let trimmed = text.trim();
     if trimmed.len() > RULE_BYTES_MAX {
         return Err(format!("it is longer than {RULE_BYTES_MAX} bytes"));
@@ -129,7 +175,7 @@ fn parse_rule(text: &str, file: &str) -> Result<Rule, String> {
         other => Subject::Tool(simple_glob(other)?),
     };
     let pattern = pattern.map(|text| parse_pattern(&subject, text)).transpose()?;
-    Ok(Rule { subject, pattern, text: trimmed.to_owned(), file: file.to_owned() })
+    Ok(Rule { subject, pattern, text: trimmed.to_owned(), file: file.to_owned(), line, source })
 }
 
 fn parse_pattern(subject: &Subject, text: &str) -> Result<Pattern, String> {

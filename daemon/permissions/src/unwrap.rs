@@ -9,6 +9,8 @@ pub(crate) enum Unwrapped {
     Plain,
     /// These commands.
     Runs(Runs),
+    /// A file of commands that it names.
+    Sourced,
     /// Something that can not be known.
     Unknown,
 }
@@ -22,6 +24,8 @@ pub(crate) struct Runs {
     pub(crate) assigned: Vec<String>,
     /// Further commands may be run that can not be known.
     pub(crate) opaque: bool,
+    /// Some of them are text that is known only when it runs.
+    pub(crate) unseen: bool,
     /// Text may be evaluated as an expression.
     pub(crate) evaluates: bool,
 }
@@ -93,7 +97,7 @@ pub(crate) fn inner(words: &[Word], depth: usize) -> Unwrapped {
         return shell(&words[1..], depth);
     }
     if SOURCING.contains(&name) {
-        return Unwrapped::Unknown;
+        return if words.iter().all(|word| word.known().is_some()) { Unwrapped::Sourced } else { Unwrapped::Unknown };
     }
     if name == "eval" {
         return match joined(&words[1..]) {
@@ -112,8 +116,8 @@ fn joined(words: &[Word]) -> Option<String> {
 fn script_runs(script: &str, depth: usize, transparent: bool) -> Unwrapped {
     match parse_at(script, depth + 1) {
         Some(parsed) => {
-            let Parsed { commands, redirects, opaque, evaluates } = parsed;
-            Unwrapped::Runs(Runs { commands, redirects, transparent, assigned: Vec::new(), opaque, evaluates })
+            let Parsed { commands, redirects, opaque, unseen, evaluates } = parsed;
+            Unwrapped::Runs(Runs { commands, redirects, transparent, assigned: Vec::new(), opaque, unseen, evaluates })
         }
         None => Unwrapped::Unknown,
     }
@@ -169,10 +173,12 @@ fn runs_words(words: &[Word], depth: usize, transparent: bool, assigned: Vec<Str
     let mut outer = Runs { transparent, assigned, ..Runs::default() };
     match inner(words, depth + 1) {
         Unwrapped::Plain => {}
-        Unwrapped::Unknown => outer.opaque = true,
+        Unwrapped::Sourced => outer.opaque = true,
+        Unwrapped::Unknown => (outer.opaque, outer.unseen) = (true, true),
         Unwrapped::Runs(runs) => {
-            let Runs { commands, redirects, transparent, assigned, opaque, evaluates } = runs;
-            (outer.redirects, outer.opaque, outer.evaluates) = (redirects, opaque, evaluates);
+            let Runs { commands, redirects, transparent, assigned, opaque, unseen, evaluates } = runs;
+            (outer.redirects, outer.opaque, outer.unseen) = (redirects, opaque, unseen);
+            outer.evaluates = evaluates;
             simple.assigned = assigned;
             simple.inner = Some(Box::new(crate::command::Inner { commands, transparent }));
         }
@@ -239,9 +245,10 @@ fn find(words: &[Word], depth: usize) -> Unwrapped {
                 all.commands.extend(runs.commands);
                 all.redirects.extend(runs.redirects);
                 all.opaque |= runs.opaque;
+                all.unseen |= runs.unseen;
                 all.evaluates |= runs.evaluates;
             }
-            Unwrapped::Plain | Unwrapped::Unknown => return Unwrapped::Unknown,
+            Unwrapped::Plain | Unwrapped::Sourced | Unwrapped::Unknown => return Unwrapped::Unknown,
         }
     }
     if all.commands.is_empty() { Unwrapped::Plain } else { Unwrapped::Runs(all) }

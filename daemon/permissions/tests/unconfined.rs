@@ -4,12 +4,18 @@
 use std::path::Path;
 
 use Verdict::{Allow, Ask, Deny};
-use mcode_config::effective::PermissionRules;
+use mcode_config::effective::{PermissionRules, RuleSource, WrittenRule};
 use mcode_events::run::ApprovalPolicy;
 use mcode_permissions::{Access, Category, DecideInput, Mode, RuleSet, Unconfined, Verdict, propose_rule};
 
 fn verdict(allow: &[&str], deny: &[&str], what: &Unconfined, mode: Mode, policy: ApprovalPolicy) -> Verdict {
-    let listed = |rules: &[&str]| rules.iter().map(|&rule| (rule.to_owned(), "c.toml".to_owned())).collect();
+    let written = |text: &str| WrittenRule {
+        text: text.to_owned(),
+        file: "c.toml".to_owned(),
+        line: 1,
+        source: RuleSource::User,
+    };
+    let listed = |rules: &[&str]| rules.iter().map(|&rule| written(rule)).collect();
     let (set, errors) = RuleSet::parse(&PermissionRules { allow: listed(allow), ask: Vec::new(), deny: listed(deny) });
     assert_eq!(errors, []);
     let (tool, category) = match what {
@@ -26,6 +32,7 @@ fn verdict(allow: &[&str], deny: &[&str], what: &Unconfined, mode: Mode, policy:
         project_root: Path::new("/p"),
         extra_dirs: &[],
         home: Some(Path::new("/h")),
+        shielded: false,
     });
     decision.verdict
 }

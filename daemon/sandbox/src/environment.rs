@@ -53,6 +53,27 @@ pub fn is_secret(name: &str) -> bool {
         || SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
+/// Whether a name fits one of these patterns, in which a `*` at the end stands for anything.
+fn listed(name: &str, patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    })
+}
+
+/// The environment that commands get: without secrets, which are known by name ([`is_secret`]) or by value, except those
+/// that the user lets through. What is the business of models and of mcode never passes.
+#[must_use]
+pub fn tool_environment(
+    env: &BTreeMap<String, String>,
+    passed: &[String],
+    is_key: &dyn Fn(&str) -> bool,
+) -> BTreeMap<String, String> {
+    let own = |name: &str| SECRET_PREFIXES.iter().any(|prefix| name.to_ascii_uppercase().starts_with(prefix));
+    let kept = |name: &str, value: &str| !own(name) && (listed(name, passed) || !(is_secret(name) || is_key(value)));
+    env.iter().filter(|(name, value)| kept(name, value)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// The environment without the variables that [`is_secret`] names. `SSH_AUTH_SOCK` stays: it is a path to an agent
 /// that asks for itself, and `git` over SSH needs it.
 #[must_use]
@@ -89,5 +110,23 @@ mod tests {
         }
         let env = BTreeMap::from([("PATH".into(), "/bin".into()), ("X_TOKEN".into(), "t".into())]);
         assert_eq!(strip_secrets(&env).into_keys().collect::<Vec<String>>(), ["PATH"]);
+    }
+
+    #[test]
+    fn what_the_user_lets_through_passes_except_the_keys_of_models() {
+        let names =
+            ["PATH", "GH_TOKEN", "NPM_TOKEN", "NPM_CONFIG__AUTH", "ANTHROPIC_API_KEY", "INNOCENT", "DB_PASSWORD"];
+        let env: BTreeMap<String, String> = names
+            .iter()
+            .map(|&name| (name.to_owned(), if name == "INNOCENT" { "key!" } else { "v" }.to_owned()))
+            .collect();
+        let is_key = |value: &str| value == "key!";
+        let kept = |passed: &[&str]| {
+            let passed: Vec<String> = passed.iter().map(|&name| name.to_owned()).collect();
+            tool_environment(&env, &passed, &is_key).into_keys().collect::<Vec<String>>()
+        };
+        assert_eq!(kept(&[]), ["PATH"]);
+        assert_eq!(kept(&["NPM_*", "GH_TOKEN"]), ["GH_TOKEN", "NPM_CONFIG__AUTH", "NPM_TOKEN", "PATH"]);
+        assert_eq!(kept(&["*"]), ["DB_PASSWORD", "GH_TOKEN", "INNOCENT", "NPM_CONFIG__AUTH", "NPM_TOKEN", "PATH"]);
     }
 }

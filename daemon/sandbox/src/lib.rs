@@ -17,6 +17,7 @@ mod git;
 pub mod layout;
 mod listing;
 pub mod marked;
+pub mod origin;
 pub mod policy;
 pub mod process;
 #[cfg(unix)]
@@ -40,9 +41,10 @@ mod os;
 mod proc_table;
 
 pub use confine::Strength;
-pub use environment::strip_secrets;
+pub use environment::{strip_secrets, tool_environment};
 pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
+pub use origin::{Origin, origin_of};
 pub use policy::{Network, Policy, Quotas};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};

@@ -7,6 +7,7 @@
 
 mod convert;
 mod paging;
+mod peer;
 mod pump;
 mod request;
 mod services;
@@ -132,6 +133,8 @@ where
         .add_service(
             v1::event_service_server::EventServiceServer::new(services.clone()).max_encoding_message_size(limit),
         )
+        .add_service(v1::permission_service_server::PermissionServiceServer::new(services.clone()))
+        .add_service(v1::trust_service_server::TrustServiceServer::new(services.clone()))
         .add_service(v1::approval_service_server::ApprovalServiceServer::new(services.clone()))
         .add_service(v1::model_service_server::ModelServiceServer::new(services));
     router.serve_with_incoming_shutdown(incoming, accepting.cancelled_owned()).await?;

@@ -9,7 +9,7 @@ use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_ids::RequestId;
 use mcode_proto::v1;
-use mcode_threads::{NewRun, RunSurroundings};
+use mcode_threads::{GrantScope, NewRun, RunSurroundings};
 use tonic::Status;
 
 use crate::convert::value;
@@ -98,22 +98,45 @@ async fn media_part(media: v1::Media, blobs: Arc<dyn Blobs>) -> Result<Part, Sta
     Ok(Part::Media { blob, name: media.name })
 }
 
-/// A client's environment, and the same without secrets.
-fn surroundings(client_env: BTreeMap<String, String>, umask: u32) -> Result<RunSurroundings, Status> {
+/// A client's environment, and the same without secrets; what is `passed` is let through.
+pub(crate) fn surroundings(
+    client_env: BTreeMap<String, String>,
+    umask: u32,
+    passed: &[String],
+) -> Result<RunSurroundings, Status> {
     let bytes: usize = client_env.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > ENV_BYTES_MAX {
         return Err(bad_field("context.env", format!("has {bytes} bytes; {ENV_BYTES_MAX} are allowed")));
     }
-    let tool_env = mcode_sandbox::environment::strip_secrets(&client_env);
+    let tool_env = mcode_sandbox::tool_environment(&client_env, passed, &mcode_threads::looks_like_a_key);
     Ok(RunSurroundings { client_env: Arc::new(client_env), tool_env: Arc::new(tool_env), umask: umask & 0o777 })
 }
 
-fn absolute(field: &'static str, path: &str) -> Result<String, Status> {
+/// Where a rule counts that is kept; the end of it in milliseconds since 1970 UTC.
+pub(crate) fn scope(scope: i32, until: Option<&prost_types::Timestamp>) -> Result<(GrantScope, Option<i64>), Status> {
+    let scope = match v1::RuleScope::try_from(scope) {
+        Ok(v1::RuleScope::Unspecified) => GrantScope::User,
+        Ok(v1::RuleScope::Thread) => GrantScope::Thread,
+        Ok(v1::RuleScope::Project) => GrantScope::Project,
+        Err(_) => return Err(bad_field("scope", format!("{scope} is not a scope"))),
+    };
+    let millis =
+        |at: &prost_types::Timestamp| at.seconds.saturating_mul(1000).saturating_add(i64::from(at.nanos / 1_000_000));
+    Ok((scope, until.map(millis)))
+}
+
+/// A path of a request that has to be absolute.
+pub(crate) fn absolute(field: &'static str, path: &str) -> Result<String, Status> {
     if Path::new(path).is_absolute() {
         Ok(path.to_owned())
     } else {
         Err(bad_field(field, format!("'{path}' is not an absolute path")))
     }
+}
+
+/// Who does something, for people.
+pub(crate) fn by(text: String) -> String {
+    if text.is_empty() { "a client".to_owned() } else { text }
 }
 
 /// A mode, or `None` for an empty text.
@@ -158,17 +181,26 @@ fn limits(limits: Option<v1::RunLimits>) -> Result<RunLimits, Status> {
     })
 }
 
-/// A run to be started, from its request.
-pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>) -> Result<NewRun, Status> {
-    let idempotency = idempotency(&request.request_id, &without_surroundings(&request))?;
-    let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
-    let approval = match v1::ApprovalPolicy::try_from(request.approve) {
+/// What to do about calls that would be asked; `None` when the request does not say.
+pub(crate) fn approval(policy: i32) -> Result<Option<ApprovalPolicy>, Status> {
+    Ok(match v1::ApprovalPolicy::try_from(policy) {
         Ok(v1::ApprovalPolicy::Unspecified) => None,
         Ok(v1::ApprovalPolicy::Ask) => Some(ApprovalPolicy::Ask),
         Ok(v1::ApprovalPolicy::Deny) => Some(ApprovalPolicy::Deny),
         Ok(v1::ApprovalPolicy::All) => Some(ApprovalPolicy::All),
-        Err(_) => return Err(bad_field("approve", format!("{} is not a policy", request.approve))),
-    };
+        Err(_) => return Err(bad_field("approve", format!("{policy} is not a policy"))),
+    })
+}
+
+/// A run to be started, from its request.
+pub(crate) async fn new_run(
+    request: v1::StartRunRequest,
+    blobs: Arc<dyn Blobs>,
+    passed: &[String],
+) -> Result<NewRun, Status> {
+    let idempotency = idempotency(&request.request_id, &without_surroundings(&request))?;
+    let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
+    let approval = approval(request.approve)?;
     let add_dirs = request.add_dirs.iter().map(|dir| absolute("add_dirs", dir)).collect::<Result<_, _>>()?;
     Ok(NewRun {
         thread_id: if request.thread_id.is_empty() { None } else { Some(known_id("thread", &request.thread_id)?) },
@@ -177,6 +209,7 @@ pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>)
         mode: mode(&request.mode)?,
         thinking: thinking(&request.thinking)?,
         approval,
+        approval_at_most: None,
         interactive: context.interactive,
         limits: limits(request.limits)?,
         cwd: absolute("context.cwd", &context.cwd)?,
@@ -184,7 +217,7 @@ pub(crate) async fn new_run(request: v1::StartRunRequest, blobs: Arc<dyn Blobs>)
         title: request.title,
         answer_schema: request.answer_schema.map(value::from_struct),
         ephemeral: request.ephemeral,
-        surroundings: surroundings(context.env, context.umask)?,
+        surroundings: surroundings(context.env, context.umask, passed)?,
         request: idempotency,
     })
 }

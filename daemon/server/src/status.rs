@@ -6,7 +6,7 @@ use mcode_env::{IdGen, SystemIds};
 use mcode_ids::ErrorId;
 use mcode_models::{ModelError, ModelErrorKind};
 use mcode_proto::reasons::{DOMAIN, ERROR_ID_KEY, HINT_KEY, Reason};
-use mcode_threads::ThreadError;
+use mcode_threads::{ThreadError, redact};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -23,12 +23,12 @@ pub(crate) fn refuse(code: Code, reason: Reason, message: impl Into<String>, hin
     if code == Code::Unavailable {
         details.set_retry_info(Some(RETRY_AFTER));
     }
-    Status::with_error_details(code, message, details)
+    Status::with_error_details(code, redact(&message.into()), details)
 }
 
 /// A field that does not fit.
 pub(crate) fn bad_field(field: &'static str, message: impl Into<String>) -> Status {
-    let message = message.into();
+    let message = redact(&message.into()).into_owned();
     let mut details = ErrorDetails::with_bad_request_violation(field, message.clone());
     details.set_error_info(Reason::InvalidArgument.as_str(), DOMAIN, std::collections::HashMap::new());
     Status::with_error_details(Code::InvalidArgument, format!("{field}: {message}"), details)
@@ -58,6 +58,7 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
             let reason = match *what {
                 "run" => Reason::RunNotFound,
                 "thread" => Reason::ThreadNotFound,
+                "grant" => Reason::GrantNotFound,
                 _ => Reason::ApprovalNotFound,
             };
             refuse(Code::NotFound, reason, text, None)
@@ -78,6 +79,8 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
             refuse(Code::InvalidArgument, Reason::CwdUnusable, format!("cwd: {message}"), None)
         }
         ThreadError::InvalidArgument { field, message } => bad_field(field, message.clone()),
+        ThreadError::ProjectConfig(_) => refuse(Code::FailedPrecondition, Reason::ConfigBroken, text, None),
+        ThreadError::NotForTools(_) => refuse(Code::PermissionDenied, Reason::NotForTools, text, None),
         ThreadError::Model(model) => of_model(model),
         ThreadError::Limit { .. } => refuse(Code::ResourceExhausted, Reason::LimitReached, text, None),
         ThreadError::ShuttingDown => refuse(Code::Unavailable, Reason::ShuttingDown, text, None),

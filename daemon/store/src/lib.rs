@@ -8,8 +8,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod audit;
 mod blobs;
 mod error;
+mod grants;
 mod presence;
 mod projection;
 mod read;
@@ -24,9 +26,11 @@ use mcode_env::Clock;
 use mcode_events::blob::Blobs;
 use mcode_events::event::NewEvent;
 use mcode_events::state::ThreadState;
-use mcode_ids::{ApprovalId, ProjectId, QuestionId, RequestId, RunId, Seq, ThreadId};
+use mcode_ids::{ApprovalId, ProjectId, QuestionId, RequestId, RunId, Seq, ThreadId, ToolCallId};
 
+pub use crate::audit::{AUDIT_CUT, AUDIT_RECORDS_MAX, AuditCheck, AuditRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
+pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};
 pub use crate::projection::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
 
 /// The largest event payload that is kept in the log itself, in bytes; larger ones go to a blob.
@@ -180,6 +184,11 @@ impl Store {
     /// The thread that a question belongs to.
     pub async fn thread_of_question(&self, question_id: QuestionId) -> Result<Option<ThreadId>, ReadError> {
         self.readers.run(move |reader| reader.thread_of(&question_id.to_string())).await
+    }
+
+    /// The thread of a tool call, if it is one of this store.
+    pub async fn thread_of_call(&self, tool_call_id: ToolCallId) -> Result<Option<ThreadId>, ReadError> {
+        self.readers.run(move |reader| reader.thread_of_call(&tool_call_id.to_string())).await
     }
 
     /// Threads that wait for the user.

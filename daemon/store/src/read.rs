@@ -65,7 +65,7 @@ impl Readers {
 
 /// One connection, for one read.
 pub(crate) struct Reader<'a> {
-    connection: &'a Connection,
+    pub(crate) connection: &'a Connection,
     blobs: &'a BlobFiles,
 }
 
@@ -232,6 +232,19 @@ impl Reader<'_> {
         Ok(id.and_then(|id| id.parse().ok()))
     }
 
+    /// The thread of a tool call. It looks at every event, so it is for rare questions.
+    pub(crate) fn thread_of_call(&self, tool_call_id: &str) -> Result<Option<ThreadId>, ReadError> {
+        let id: Option<String> = self
+            .connection
+            .prepare_cached(
+                "SELECT thread_id FROM events WHERE kind IN ('tool_call_started', 'process_started')
+                 AND instr(payload, ?1) > 0 LIMIT 1",
+            )?
+            .query_row([format!("\"{tool_call_id}\"")], |row| row.get(0))
+            .optional()?;
+        Ok(id.and_then(|id| id.parse().ok()))
+    }
+
     pub(crate) fn response_to(
         &self,
         request_id: &RequestId,
@@ -309,7 +322,7 @@ pub(crate) fn project_row(row: &Row<'_>) -> rusqlite::Result<ProjectRow> {
     Ok(ProjectRow { project_id: parsed(row, 0)?, root: row.get(1)?, name: row.get(2)?, created_at_ms: row.get(3)? })
 }
 
-fn parsed<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+pub(crate) fn parsed<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -319,7 +332,7 @@ where
     })
 }
 
-fn page<T>(mut rows: Vec<T>, page_size: u32, token: impl Fn(&T) -> String) -> Page<T> {
+pub(crate) fn page<T>(mut rows: Vec<T>, page_size: u32, token: impl Fn(&T) -> String) -> Page<T> {
     let more = rows.len() > page_size as usize;
     rows.truncate(page_size as usize);
     let next = if more { rows.last().map(token) } else { None };

@@ -7,7 +7,8 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 
 /// One step per schema version; step `n` takes version `n` to `n + 1`. Never edited once released.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE events (
     thread_id TEXT NOT NULL,
     seq       INTEGER NOT NULL,
@@ -73,7 +74,40 @@ CREATE TABLE projects (
     name       TEXT NOT NULL,
     created_at INTEGER NOT NULL
 );
-"];
+",
+    "
+CREATE TABLE grants (
+    grant_id   TEXT PRIMARY KEY,
+    rule       TEXT NOT NULL,
+    thread_id  TEXT,
+    root       TEXT,
+    expires_at INTEGER,
+    created_at INTEGER NOT NULL,
+    given_by   TEXT NOT NULL
+);
+CREATE TABLE trust (
+    root        TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    items       TEXT NOT NULL,
+    at          INTEGER NOT NULL,
+    given_by    TEXT NOT NULL
+);
+CREATE TABLE audit (
+    n         INTEGER PRIMARY KEY,
+    at        INTEGER NOT NULL,
+    thread_id TEXT,
+    previous  TEXT NOT NULL,
+    entry     TEXT NOT NULL,
+    hash      TEXT NOT NULL
+);
+CREATE INDEX audit_by_thread ON audit (thread_id, n DESC);
+CREATE TABLE audit_base (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    n    INTEGER NOT NULL,
+    hash TEXT NOT NULL
+);
+",
+];
 
 /// Opens the database for writing and brings its schema up to date.
 pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {

@@ -29,6 +29,19 @@ enum Command {
     Append(Box<Append>, AppendReply),
     ResolveProject(ProjectRow, oneshot::Sender<Result<ProjectRow, StoreError>>),
     DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
+    Change(Change),
+}
+
+/// What a change gets: the connection, or why there is none, and the time.
+type Run = dyn FnOnce(Result<&mut Connection, StoreError>, i64) + Send;
+
+/// A change in a transaction of its own; it answers whoever wants it.
+struct Change(Box<Run>);
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Change")
+    }
 }
 
 /// A handle to the writer thread.
@@ -70,6 +83,26 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Makes a change that is not about the log of a thread; `now` is the time of the change in milliseconds.
+    pub(crate) async fn change<T, F>(&self, change: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>, i64) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let run = move |connection: Result<&mut Connection, StoreError>, now| {
+            let done = connection.and_then(|connection| {
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let done = change(&transaction, now)?;
+                transaction.commit()?;
+                Ok(done)
+            });
+            let _ = reply.send(done).is_ok();
+        };
+        self.send(Command::Change(Change(Box::new(run)))).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
     async fn send(&self, command: Command) -> Result<(), StoreError> {
         self.commands.send(command).await.map_err(|_| StoreError::Closed)
     }
@@ -107,6 +140,10 @@ impl WriterThread {
                 }
                 Command::DeleteThread(thread_id, reply) => {
                     let _ = reply.send(self.delete_thread(thread_id)).is_ok();
+                }
+                Command::Change(Change(change)) => {
+                    let now = self.clock.now().millis();
+                    change(self.presence.check().map(|()| &mut self.connection), now);
                 }
             }
         }
@@ -163,7 +200,7 @@ impl WriterThread {
     fn delete_thread(&mut self, thread_id: ThreadId) -> Result<(), StoreError> {
         let id = thread_id.to_string();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in ["events", "runs", "pending", "threads"] {
+        for table in ["events", "runs", "pending", "grants", "threads"] {
             transaction.execute(&format!("DELETE FROM {table} WHERE thread_id = ?1"), [&id])?;
         }
         transaction.commit()?;

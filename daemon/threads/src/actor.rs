@@ -367,6 +367,10 @@ impl Actor {
                 let taken = self.take_inputs(run_id, turn_id, delivery).await;
                 let _ = reply.send(taken.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
             }
+            AgentSignal::Audit { entry, reply } => {
+                let recorded = self.deps.store.audit(vec![*entry]).await;
+                let _ = reply.send(recorded.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
+            }
             AgentSignal::AwaitApproval { run_id, turn_id, request, reply } => {
                 let (id, deadline) = (request.approval_id, request.deadline_ms);
                 let bodies = [
@@ -415,18 +419,33 @@ impl Actor {
     async fn expire_approvals(&mut self) {
         let now = self.deps.clock.now().millis();
         for approval_id in self.pending.expired(now) {
-            let body = EventBody::ApprovalResolved {
-                approval_id,
-                outcome: ApprovalOutcome::Expired,
-                by: "mcoded".to_owned(),
-                reason: "nobody answered in time".to_owned(),
-            };
+            let (outcome, by, reason) = (ApprovalOutcome::Expired, "mcoded", "nobody answered in time");
+            let request = self.state.open.approvals.get(&approval_id).cloned();
+            let body =
+                EventBody::ApprovalResolved { approval_id, outcome, by: by.to_owned(), reason: reason.to_owned() };
             if self.append(self.settled(body), None).await.is_err() {
                 self.pending.clear();
                 return;
             }
+            if let Some(request) = request {
+                self.record_answer(&request, outcome, (by, reason), self.state.open.run).await;
+            }
             let answer = ApprovalAnswer { outcome: ApprovalOutcome::Expired, reason: String::new() };
             self.pending.settle_approval(approval_id, answer);
+        }
+    }
+
+    /// Puts the end of an approval into the record of permissions.
+    pub(crate) async fn record_answer(
+        &self,
+        request: &mcode_events::event::ApprovalRequest,
+        outcome: ApprovalOutcome,
+        (by, reason): (&str, &str),
+        run_id: Option<RunId>,
+    ) {
+        let entry = crate::audit::answered(request, outcome, by, reason, (self.thread_id, run_id));
+        if let Err(error) = self.deps.store.audit(vec![entry]).await {
+            tracing::warn!(thread_id = %self.thread_id, %error, "the end of an approval is missing in the record");
         }
     }
 

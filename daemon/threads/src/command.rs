@@ -53,6 +53,8 @@ pub struct NewRun {
     pub thinking: Option<ThinkingLevel>,
     /// What to do about undecided tool calls; `None` is as configured.
     pub approval: Option<ApprovalPolicy>,
+    /// The loosest that it may be, whatever was asked for: a run that a tool call starts gets no more than that call had.
+    pub approval_at_most: Option<ApprovalPolicy>,
     /// Whether somebody is there to answer.
     pub interactive: bool,
     /// Limits.
@@ -97,6 +99,18 @@ pub struct Started {
     pub seq: Seq,
 }
 
+/// Where and how long a rule counts that is kept with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GrantScope {
+    /// Everywhere: in the user's file, unless it ends.
+    #[default]
+    User,
+    /// In the thread that asked.
+    Thread,
+    /// In the project of that thread.
+    Project,
+}
+
 /// What somebody decided about an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
@@ -106,6 +120,10 @@ pub struct Resolution {
     pub allow: bool,
     /// Whether the proposed rule is kept.
     pub always: bool,
+    /// Where it counts then.
+    pub scope: GrantScope,
+    /// Until when, milliseconds since 1970 UTC.
+    pub until_ms: Option<i64>,
     /// What was said.
     pub reason: String,
     /// Who decided.

@@ -8,9 +8,11 @@ use mcode_env::{Clock, IdGen};
 use mcode_ids::{ThreadId, ToolCallId};
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
-use mcode_permissions::RuleSet;
+use mcode_permissions::Effect;
 use mcode_store::Store;
 use mcode_tools::{Bounds, ToolSet};
+
+use crate::rules::RuleBook;
 
 /// Gives the present value of something that can change.
 pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;
@@ -25,8 +27,20 @@ pub type ReapMarked = Arc<dyn Fn(Vec<ToolCallId>) -> BoxFuture<'static, ()> + Se
 /// Ends the processes that a thread still has; done when their ends are recorded.
 pub type EndProcesses = Arc<dyn Fn(ThreadId) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Keeps a permission rule for good; the error says why it could not.
-pub type KeepRule = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+/// A change of the user's permission rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleChange {
+    /// Which list.
+    pub effect: Effect,
+    /// The rule.
+    pub rule: String,
+    /// Whether it is added or removed.
+    pub add: bool,
+}
+
+/// Changes the user's permission rules for good; `false` when nothing had to be done, and the error says why it could
+/// not. Blocking.
+pub type ChangeRule = Arc<dyn Fn(&RuleChange) -> Result<bool, String> + Send + Sync>;
 
 /// What threads work with.
 #[derive(Clone)]
@@ -37,8 +51,8 @@ pub struct Deps {
     pub models: Arc<dyn ModelRegistry>,
     /// The tools.
     pub tools: Arc<ToolSet>,
-    /// The user's rules as they now are.
-    pub rules: Current<RuleSet>,
+    /// The rules.
+    pub rules: Arc<RuleBook>,
     /// What commands and file tools are held to.
     pub bounds: Arc<Bounds>,
     /// The configuration as it now is.
@@ -55,8 +69,8 @@ pub struct Deps {
     pub reap_marked: ReapMarked,
     /// For threads that are closed.
     pub end_processes: EndProcesses,
-    /// For "always allow".
-    pub keep_rule: KeepRule,
+    /// For "always allow", and for whoever edits the rules.
+    pub change_rule: ChangeRule,
 }
 
 impl std::fmt::Debug for Deps {

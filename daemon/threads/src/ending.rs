@@ -2,7 +2,7 @@
 
 use mcode_agent::RunOutcome;
 use mcode_events::closing_events;
-use mcode_events::event::{EventBody, NewEvent};
+use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
 use mcode_events::run::RunStatus;
 use mcode_ids::RunId;
 
@@ -57,6 +57,7 @@ impl Actor {
     async fn record_end(&mut self, run_id: RunId, outcome: &RunOutcome) -> Result<(), ThreadError> {
         let reason = outcome.error.as_ref().map_or("cancelled by the user", |error| error.message.as_str()).to_owned();
         let mut events = closing_events(&self.state, outcome.status, &reason, false);
+        let withdrawn: Vec<_> = self.state.open.approvals.values().cloned().collect();
         let usage = self.state.run(run_id).map(|run| run.usage).unwrap_or_default();
         let body = EventBody::RunFinished {
             status: outcome.status,
@@ -65,6 +66,10 @@ impl Actor {
             structured: outcome.structured.clone(),
         };
         events.push(NewEvent::of_run(run_id, self.state.open.turn, body));
-        self.append(events, None).await.map(|_| ())
+        self.append(events, None).await?;
+        for request in &withdrawn {
+            self.record_answer(request, ApprovalOutcome::Withdrawn, ("mcoded", &reason), Some(run_id)).await;
+        }
+        Ok(())
     }
 }

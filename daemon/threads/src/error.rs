@@ -52,6 +52,12 @@ pub enum ThreadError {
         /// What is wrong with it.
         message: String,
     },
+    /// The configuration of a trusted project is broken, so what it forbids is not known.
+    #[error("the project's own configuration is broken: {0}")]
+    ProjectConfig(String),
+    /// Whoever asks may not: it was started by a tool call.
+    #[error("{0}")]
+    NotForTools(String),
     /// The model can not be asked.
     #[error(transparent)]
     Model(#[from] ModelError),

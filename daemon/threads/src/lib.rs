@@ -8,21 +8,33 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod actor;
+pub mod audit;
 pub mod command;
 pub mod deps;
 mod ending;
 pub mod error;
 mod inputs;
 mod pending;
+pub mod permissions;
 pub mod project;
 pub mod recovery;
 pub mod registry;
+pub mod rules;
 mod run;
 mod starting;
+pub mod trust;
 
-pub use command::{Answered, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
-pub use deps::Deps;
+pub use audit::Caller;
+pub use command::{Answered, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
+pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
+pub use mcode_agent::secrets::{looks_like_a_key, redact};
 pub use mcode_agent::{LiveKey, LiveState};
-pub use mcode_store::{Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
+pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
+pub use mcode_events::audit::AuditEntry;
+pub use mcode_permissions::{Access, Effect, Mode};
+pub use mcode_store::{AuditCheck, AuditRow, GrantRow, Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
+pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
 pub use registry::{Subscription, Threads};
+pub use rules::{Place, RuleBook};
+pub use trust::{ProjectTrust, TrustItem, TrustState};

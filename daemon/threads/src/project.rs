@@ -17,13 +17,18 @@ pub fn root_of(cwd: &Path) -> std::io::Result<PathBuf> {
     Ok(cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&cwd).to_path_buf())
 }
 
-/// The project that `cwd` belongs to; made when it is new.
-pub(crate) async fn resolve(deps: &Deps, cwd: String) -> Result<ProjectRow, ThreadError> {
+/// The root of the project that `cwd` is in.
+pub(crate) async fn root(cwd: String) -> Result<PathBuf, ThreadError> {
     let shown = cwd.clone();
-    let root = tokio::task::spawn_blocking(move || root_of(cwd.as_ref()))
+    tokio::task::spawn_blocking(move || root_of(cwd.as_ref()))
         .await
         .map_err(|error| ThreadError::Store(Box::new(error)))?
-        .map_err(|error| ThreadError::InvalidArgument { field: "cwd", message: format!("'{shown}': {error}") })?;
+        .map_err(|error| ThreadError::InvalidArgument { field: "cwd", message: format!("'{shown}': {error}") })
+}
+
+/// The project that `cwd` belongs to; made when it is new.
+pub(crate) async fn resolve(deps: &Deps, cwd: String) -> Result<ProjectRow, ThreadError> {
+    let root = root(cwd).await?;
     let candidate = ProjectRow {
         project_id: ProjectId::from_uuid(deps.ids.next()),
         name: name_of(&root),

@@ -3,7 +3,7 @@
 //! Nothing is run again by itself. Processes of the dead daemon are ended if their pid and start time still match.
 
 use mcode_events::closing_events;
-use mcode_events::event::{Event, EventBody, NewEvent};
+use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
 use mcode_events::run::RunStatus;
 use mcode_ids::ThreadId;
 use mcode_store::{Append, RunRow, ThreadRow};
@@ -58,6 +58,11 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadE
     // Also what was started but not recorded yet, and what outlived the process that is recorded.
     let calls = state.open.processes.values().map(|process| process.tool_call_id);
     (deps.reap_marked)(state.open.tool_calls.keys().copied().chain(calls).collect()).await;
+    let withdrawn = state.open.approvals.values().map(|request| {
+        let place = (thread_id, state.open.run);
+        crate::audit::answered(request, ApprovalOutcome::Withdrawn, "mcoded", REASON, place)
+    });
+    let withdrawn: Vec<_> = withdrawn.collect();
     let mut events = closing_events(&state, RunStatus::Interrupted, REASON, true);
     if let Some(run_id) = state.open.run {
         let body = EventBody::RunFinished {
@@ -86,5 +91,8 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadE
         .collect();
     let Some(row) = ThreadRow::of(&state) else { return Ok(0) };
     deps.store.append(Append { thread_id, expected, events, at_ms, row, runs, request: None }).await?;
+    if !withdrawn.is_empty() {
+        deps.store.audit(withdrawn).await?;
+    }
     Ok(items)
 }

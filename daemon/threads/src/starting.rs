@@ -1,23 +1,36 @@
 //! Making threads and starting runs, and settling what runs wait for.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{ApprovalAnswer, RunContext, RunPort, RunServices};
+use mcode_agent::{ApprovalAnswer, RunContext, RunPort, RunSecrets, RunServices};
+use mcode_config::ProjectConfig;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::{Delivery, QueuedInput, RunOptions};
+use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions};
 use mcode_ids::{QuestionId, RequestId, RunId, Seq, TurnId};
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::Actor;
-use crate::command::{Answered, NewRun, NewThread, Resolution, RunSurroundings, Started};
+use crate::command::{Answered, GrantScope, NewRun, NewThread, Resolution, RunSurroundings, Started};
 use crate::error::ThreadError;
+use crate::permissions::GrantPlace;
+use crate::rules::Place;
 use crate::run::ActiveRun;
 
 /// Milliseconds over which the daily budget is counted.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// A run that is about to begin: as what, where, and for whom.
+struct Working {
+    options: RunOptions,
+    root: PathBuf,
+    /// What the project says, if it is trusted.
+    project: Option<Arc<ProjectConfig>>,
+    surroundings: RunSurroundings,
+}
 
 /// What a run begins with.
 enum Words {
@@ -62,7 +75,9 @@ impl Actor {
         if let Some(run_id) = self.state.open.run {
             return Err(ThreadError::RunActive { thread_id: self.thread_id, run_id });
         }
-        let options = self.options(&run)?;
+        let root = self.project_root(&run.cwd).await;
+        let project = crate::trust::project_config(&self.deps, &root).await?;
+        let options = self.options(&run, project.as_deref())?;
         if let Some(schema) = &options.answer_schema {
             mcode_agent::answer::check_schema(schema)
                 .map_err(|message| ThreadError::InvalidArgument { field: "answer_schema", message })?;
@@ -81,22 +96,23 @@ impl Actor {
                 events.push(NewEvent::of_thread(EventBody::ModeChanged { mode: options.mode.clone() }));
             }
         }
-        self.begin(events, options, Words::New(run.parts), run.surroundings, run.request).await
+        let working = Working { options, root, project, surroundings: run.surroundings };
+        self.begin(events, working, Words::New(run.parts), run.request).await
     }
 
     /// Records the run's beginning in one commit, then lets the agent work.
     async fn begin(
         &mut self,
         mut events: Vec<NewEvent>,
-        options: RunOptions,
+        working: Working,
         words: Words,
-        surroundings: RunSurroundings,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
-        let mut bodies = vec![EventBody::RunStarted { options: options.clone() }, EventBody::TurnStarted { turn_id }];
+        let options = working.options.clone();
+        let mut bodies = vec![EventBody::RunStarted { options }, EventBody::TurnStarted { turn_id }];
         let taken: Vec<&QueuedInput> = match &words {
             // What was left for the model since the last run comes before the new words.
             Words::New(_) => self.state.queue.iter().collect(),
@@ -119,25 +135,49 @@ impl Actor {
             (id, StoredResponse { fingerprint, response: crate::registry::encode_started(started) })
         });
         self.append(events, request).await?;
-        self.spawn(run_id, turn_id, options, surroundings).await;
+        self.spawn(run_id, turn_id, working);
         Ok(started)
     }
 
-    async fn spawn(&mut self, run_id: RunId, turn_id: TurnId, options: RunOptions, surroundings: RunSurroundings) {
-        let cancel = CancellationToken::new();
-        let project_root = match self.state.project_id {
-            Some(id) => self.deps.store.project(id).await.ok().flatten().map(|project| project.root),
-            None => None,
+    /// The root of the project that a run in this folder is of.
+    async fn project_root(&self, cwd: &str) -> PathBuf {
+        let cwd = PathBuf::from(cwd);
+        let known = match self.state.project_id {
+            Some(id) => self.deps.store.project(id).await.ok().flatten().map(|project| PathBuf::from(project.root)),
+            None => {
+                let folder = cwd.clone();
+                let root = tokio::task::spawn_blocking(move || crate::project::root_of(&folder)).await;
+                root.ok().and_then(Result::ok)
+            }
         };
-        let cwd = std::path::PathBuf::from(&options.cwd);
         // A run that stands outside its thread's project (a worktree, another folder) has its own root.
-        let project_root =
-            project_root.map(std::path::PathBuf::from).filter(|root| cwd.starts_with(root)).unwrap_or(cwd);
+        known.filter(|root| cwd.starts_with(root)).unwrap_or(cwd)
+    }
+
+    /// Keys that the configuration knows: their values are not written down.
+    fn keys(&self, surroundings: &RunSurroundings) -> Vec<String> {
+        let config = (self.deps.config)();
+        let key = |text: &String| match text.split_once(':') {
+            Some(("env", name)) => surroundings.client_env.get(name).cloned(),
+            Some(("keyring" | "command", _)) => None,
+            _ => Some(text.clone()),
+        };
+        let keys = config.providers.values().filter_map(|provider| provider.api_key.as_ref()).filter_map(key);
+        keys.chain(config.providers.values().flat_map(|provider| provider.headers.values().cloned())).collect()
+    }
+
+    fn spawn(&mut self, run_id: RunId, turn_id: TurnId, working: Working) {
+        let Working { options, root, project, surroundings } = working;
+        let cancel = CancellationToken::new();
+        let place = Place { thread_id: Some(self.thread_id), root: root.clone(), project: project.clone() };
+        let keys = self.keys(&surroundings);
+        let fallback = project.as_ref().map(|project| project.fallback.clone()).filter(|models| !models.is_empty());
         let services = RunServices {
             port: RunPort::new(run_id, self.signal_sender.clone()),
             models: Arc::clone(&self.deps.models),
             tools: Arc::clone(&self.deps.tools),
-            rules: (self.deps.rules)(),
+            rules: self.deps.rules.live(place),
+            redactor: RunSecrets::of(&surroundings.client_env, &surroundings.tool_env, &keys),
             bounds: Arc::clone(&self.deps.bounds),
             ledger: Arc::clone(&self.ledger),
             blobs: self.deps.store.blobs(),
@@ -145,7 +185,7 @@ impl Actor {
             ids: Arc::clone(&self.deps.ids),
             live: self.live.clone(),
             retry: self.deps.retry,
-            fallback: (self.deps.config)().fallback.clone(),
+            fallback: fallback.unwrap_or_else(|| (self.deps.config)().fallback.clone()),
         };
         // A limit beyond what the clock can hold is none.
         let deadline =
@@ -154,7 +194,7 @@ impl Actor {
             thread_id: self.thread_id,
             run_id,
             options,
-            project_root,
+            project_root: root,
             client_env: Arc::clone(&surroundings.client_env),
             tool_env: Arc::clone(&surroundings.tool_env),
             umask: surroundings.umask,
@@ -171,19 +211,32 @@ impl Actor {
         };
         let Some(options) = self.state.run(last.run_id).map(|run| run.options.clone()) else { return };
         let words = Words::Queued(input);
-        if let Err(error) = self.begin(Vec::new(), options, words, last.surroundings, None).await {
+        let root = self.project_root(&options.cwd).await;
+        let begun = match crate::trust::project_config(&self.deps, &root).await {
+            Ok(project) => {
+                let working = Working { options, root, project, surroundings: last.surroundings };
+                self.begin(Vec::new(), working, words, None).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = begun {
             tracing::error!(thread_id = %self.thread_id, %error, "a queued run could not be started");
         }
     }
 
-    fn options(&self, run: &NewRun) -> Result<RunOptions, ThreadError> {
-        let config = (self.deps.config)();
+    fn options(&self, run: &NewRun, project: Option<&ProjectConfig>) -> Result<RunOptions, ThreadError> {
+        let mut config = (self.deps.config)();
+        if let Some(project) = project {
+            config = Arc::new(config.with_project(project));
+        }
+        let of_project = |mode: &str| project.and_then(|it| it.mode_models.get(mode).or(it.model.as_ref())).cloned();
         let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let mode = run.mode.clone().or_else(|| known(&self.state.mode)).unwrap_or_else(|| "build".to_owned());
         let model = run
             .model
             .clone()
             .or_else(|| known(&self.state.model))
+            .or_else(|| of_project(&mode))
             .or_else(|| self.deps.models.default_model(&mode, &run.surroundings.client_env))
             .ok_or_else(|| ThreadError::InvalidArgument {
                 field: "model",
@@ -194,6 +247,8 @@ impl Actor {
         limits.max_tokens = limits.max_tokens.or(config.limits.max_tokens_per_run);
         limits.max_cost_usd = limits.max_cost_usd.or(config.limits.max_cost_per_run);
         let approval = run.approval.or_else(|| configured_approval(config.approve.as_deref())).unwrap_or_default();
+        let approval = at_most(approval, configured_approval(config.approve_at_most.as_deref()));
+        let approval = at_most(approval, run.approval_at_most);
         Ok(RunOptions {
             model,
             mode,
@@ -225,25 +280,42 @@ impl Actor {
         let mut outcome = if resolution.allow { ApprovalOutcome::Allowed } else { ApprovalOutcome::Denied };
         let mut kept = None;
         if let (true, true, Some(rule)) = (resolution.allow, resolution.always, &request.proposed_rule) {
-            // It writes a file.
-            let (keep, text) = (Arc::clone(&self.deps.keep_rule), rule.clone());
-            tokio::task::spawn_blocking(move || keep(&text))
-                .await
-                .map_err(|error| ThreadError::Store(Box::new(error)))?
-                .map_err(|message| ThreadError::InvalidArgument { field: "decision", message })?;
+            self.keep(rule, &resolution).await?;
             outcome = ApprovalOutcome::AllowedAlways;
             kept = Some(rule.clone());
         }
         let body = EventBody::ApprovalResolved {
             approval_id: resolution.approval_id,
             outcome,
-            by: resolution.by,
+            by: resolution.by.clone(),
             reason: resolution.reason.clone(),
         };
         let seq = self.state.last_seq.next();
         self.append(self.settled(body), None).await?;
+        let said = (resolution.by.as_str(), resolution.reason.as_str());
+        self.record_answer(&request, outcome, said, self.state.open.run).await;
         self.pending.settle_approval(resolution.approval_id, ApprovalAnswer { outcome, reason: resolution.reason });
         Ok(Answered { seq, rule: kept })
+    }
+
+    /// Keeps the rule that was proposed: for good in the user's file, else as a grant.
+    async fn keep(&self, rule: &str, resolution: &Resolution) -> Result<(), ThreadError> {
+        let root = match self.state.active_run() {
+            Some(run) => self.project_root(&run.options.cwd.clone()).await,
+            None => self.project_root(&self.state.cwd.clone()).await,
+        };
+        let scope = resolution.scope;
+        crate::permissions::keep_rule(
+            &self.deps,
+            rule,
+            GrantPlace {
+                thread_id: (scope == GrantScope::Thread).then_some(self.thread_id),
+                root: (scope == GrantScope::Project).then(|| root.to_string_lossy().into_owned()),
+                until_ms: resolution.until_ms,
+            },
+            &resolution.by,
+        )
+        .await
     }
 
     pub(crate) async fn answer(&mut self, question_id: QuestionId, answer: String) -> Result<Answered, ThreadError> {
@@ -255,6 +327,15 @@ impl Actor {
         self.append(self.settled(body), None).await?;
         self.pending.settle_question(question_id, Some(answer));
         Ok(Answered { seq, rule: None })
+    }
+}
+
+/// The stricter of what a run wants and what it may have at most.
+pub(crate) fn at_most(wanted: ApprovalPolicy, most: Option<ApprovalPolicy>) -> ApprovalPolicy {
+    match (wanted, most) {
+        (_, None | Some(ApprovalPolicy::All)) => wanted,
+        (ApprovalPolicy::Deny, _) | (_, Some(ApprovalPolicy::Deny)) => ApprovalPolicy::Deny,
+        (ApprovalPolicy::Ask | ApprovalPolicy::All, Some(ApprovalPolicy::Ask)) => ApprovalPolicy::Ask,
     }
 }
 
@@ -273,8 +354,7 @@ fn new_thread(run: &NewRun, options: &RunOptions) -> NewThread {
     }
 }
 
-fn configured_approval(text: Option<&str>) -> Option<mcode_events::run::ApprovalPolicy> {
-    use mcode_events::run::ApprovalPolicy;
+pub(crate) fn configured_approval(text: Option<&str>) -> Option<ApprovalPolicy> {
     match text {
         Some("ask") => Some(ApprovalPolicy::Ask),
         Some("deny") => Some(ApprovalPolicy::Deny),

@@ -3,6 +3,7 @@
 mod clean;
 mod environment;
 mod held;
+mod mentioned;
 mod process_tool;
 mod render;
 mod supervise;

@@ -209,6 +209,9 @@ pub struct Approval {
     /// Why it is asked.
     #[prost(string, tag = "11")]
     pub why: ::prost::alloc::string::String,
+    /// The threads above the one that asks, nearest first: people there are asked too.
+    #[prost(string, repeated, tag = "12")]
+    pub owner_thread_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A question that the model asked the user.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -251,6 +254,39 @@ pub struct Task {
     #[prost(string, tag = "4")]
     pub active_form: ::prost::alloc::string::String,
 }
+/// Where a rule counts that is given with an answer or for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RuleScope {
+    /// Everywhere: in the user's file, unless it has an end.
+    Unspecified = 0,
+    /// In one thread.
+    Thread = 1,
+    /// In one project.
+    Project = 2,
+}
+impl RuleScope {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RULE_SCOPE_UNSPECIFIED",
+            Self::Thread => "RULE_SCOPE_THREAD",
+            Self::Project => "RULE_SCOPE_PROJECT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RULE_SCOPE_UNSPECIFIED" => Some(Self::Unspecified),
+            "RULE_SCOPE_THREAD" => Some(Self::Thread),
+            "RULE_SCOPE_PROJECT" => Some(Self::Project),
+            _ => None,
+        }
+    }
+}
 /// Asks for what waits.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPendingApprovalsRequest {
@@ -286,6 +322,12 @@ pub struct ResolveApprovalRequest {
     /// Who settles it, for people.
     #[prost(string, tag = "4")]
     pub by: ::prost::alloc::string::String,
+    /// Where the rule counts that is kept.
+    #[prost(enumeration = "RuleScope", tag = "5")]
+    pub scope: i32,
+    /// Until when it counts; for good without it.
+    #[prost(message, optional, tag = "6")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// The answer is in the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2744,422 +2786,6 @@ pub mod model_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
-/// Asks for the project of a folder.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ResolveProjectRequest {
-    /// An absolute path.
-    #[prost(string, tag = "1")]
-    pub cwd: ::prost::alloc::string::String,
-}
-/// The project.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ResolveProjectResponse {
-    /// The project.
-    #[prost(message, optional, tag = "1")]
-    pub project: ::core::option::Option<Project>,
-}
-/// Asks for the known projects.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListProjectsRequest {
-    /// How many; 50 when zero, at most 500.
-    #[prost(uint32, tag = "1")]
-    pub page_size: u32,
-    /// Where to go on.
-    #[prost(string, tag = "2")]
-    pub page_token: ::prost::alloc::string::String,
-}
-/// Known projects, newest first.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListProjectsResponse {
-    /// The projects.
-    #[prost(message, repeated, tag = "1")]
-    pub projects: ::prost::alloc::vec::Vec<Project>,
-    /// Where to go on; empty at the end.
-    #[prost(string, tag = "2")]
-    pub next_page_token: ::prost::alloc::string::String,
-}
-/// Generated client implementations.
-pub mod project_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Finds and lists projects.
-    #[derive(Debug, Clone)]
-    pub struct ProjectServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl ProjectServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> ProjectServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> ProjectServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            ProjectServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// The project that a folder belongs to; made when it is new.
-        pub async fn resolve_project(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ResolveProjectRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ResolveProjectResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/mcode.v1.ProjectService/ResolveProject",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("mcode.v1.ProjectService", "ResolveProject"));
-            self.inner.unary(req, path, codec).await
-        }
-        /// The known projects.
-        pub async fn list_projects(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListProjectsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListProjectsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/mcode.v1.ProjectService/ListProjects",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("mcode.v1.ProjectService", "ListProjects"));
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-pub mod project_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with ProjectServiceServer.
-    #[async_trait]
-    pub trait ProjectService: std::marker::Send + std::marker::Sync + 'static {
-        /// The project that a folder belongs to; made when it is new.
-        async fn resolve_project(
-            &self,
-            request: tonic::Request<super::ResolveProjectRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ResolveProjectResponse>,
-            tonic::Status,
-        >;
-        /// The known projects.
-        async fn list_projects(
-            &self,
-            request: tonic::Request<super::ListProjectsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListProjectsResponse>,
-            tonic::Status,
-        >;
-    }
-    /// Finds and lists projects.
-    #[derive(Debug)]
-    pub struct ProjectServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> ProjectServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for ProjectServiceServer<T>
-    where
-        T: ProjectService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/mcode.v1.ProjectService/ResolveProject" => {
-                    #[allow(non_camel_case_types)]
-                    struct ResolveProjectSvc<T: ProjectService>(pub Arc<T>);
-                    impl<
-                        T: ProjectService,
-                    > tonic::server::UnaryService<super::ResolveProjectRequest>
-                    for ResolveProjectSvc<T> {
-                        type Response = super::ResolveProjectResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ResolveProjectRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as ProjectService>::resolve_project(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ResolveProjectSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/mcode.v1.ProjectService/ListProjects" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListProjectsSvc<T: ProjectService>(pub Arc<T>);
-                    impl<
-                        T: ProjectService,
-                    > tonic::server::UnaryService<super::ListProjectsRequest>
-                    for ListProjectsSvc<T> {
-                        type Response = super::ListProjectsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListProjectsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as ProjectService>::list_projects(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListProjectsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for ProjectServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "mcode.v1.ProjectService";
-    impl<T> tonic::server::NamedService for ProjectServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
 /// The client's surroundings. Held in memory for this run only, never stored.
 #[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
@@ -4077,6 +3703,1475 @@ pub mod run_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A permission rule.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rule {
+    /// allow, ask or deny.
+    #[prost(string, tag = "1")]
+    pub effect: ::prost::alloc::string::String,
+    /// As written, such as shell(cargo test \*).
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+    /// The file it stands in; empty for one that is not from a file.
+    #[prost(string, tag = "3")]
+    pub file: ::prost::alloc::string::String,
+    /// Its line, from 1.
+    #[prost(uint32, tag = "4")]
+    pub line: u32,
+    /// Why it can not be read, or has no effect; empty when it has.
+    #[prost(string, tag = "5")]
+    pub problem: ::prost::alloc::string::String,
+    /// managed (the machine's file), user, project (the project's file) or grant.
+    #[prost(string, tag = "6")]
+    pub source: ::prost::alloc::string::String,
+    /// grt\_ and 32 hex digits, of a grant.
+    #[prost(string, tag = "7")]
+    pub grant_id: ::prost::alloc::string::String,
+    /// The thread that a grant is for.
+    #[prost(string, tag = "8")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The root of the project that a grant is for.
+    #[prost(string, tag = "9")]
+    pub project_root: ::prost::alloc::string::String,
+    /// When a grant ends.
+    #[prost(message, optional, tag = "10")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Who gave it.
+    #[prost(string, tag = "11")]
+    pub given_by: ::prost::alloc::string::String,
+}
+/// A call with what is expected to be decided about it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RuleExample {
+    /// As in a rule, but a call: shell(git push origin).
+    #[prost(string, tag = "1")]
+    pub call: ::prost::alloc::string::String,
+    /// allow, ask or deny.
+    #[prost(string, tag = "2")]
+    pub expect: ::prost::alloc::string::String,
+    /// build, plan or explore; build when empty.
+    #[prost(string, tag = "3")]
+    pub mode: ::prost::alloc::string::String,
+    /// The file it stands in.
+    #[prost(string, tag = "4")]
+    pub file: ::prost::alloc::string::String,
+    /// Its line, from 1.
+    #[prost(uint32, tag = "5")]
+    pub line: u32,
+}
+/// Asks for the rules in force.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRulesRequest {
+    /// A folder whose project's own rules are listed too; absolute.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+}
+/// The rules in force: deny, ask, allow, each in the order in which they are tried.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListRulesResponse {
+    /// The rules.
+    #[prost(message, repeated, tag = "1")]
+    pub rules: ::prost::alloc::vec::Vec<Rule>,
+    /// The examples.
+    #[prost(message, repeated, tag = "2")]
+    pub examples: ::prost::alloc::vec::Vec<RuleExample>,
+    /// Always empty: all of it is sent.
+    #[prost(string, tag = "3")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Adds a rule.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateRuleRequest {
+    /// What it does.
+    #[prost(enumeration = "RuleEffect", tag = "1")]
+    pub effect: i32,
+    /// The rule, such as shell(cargo test \*).
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+    /// Who adds it, for people.
+    #[prost(string, tag = "3")]
+    pub by: ::prost::alloc::string::String,
+    /// Where it counts. Only rules that allow may count in one place or for a while.
+    #[prost(enumeration = "RuleScope", tag = "4")]
+    pub scope: i32,
+    /// The thread that it counts in.
+    #[prost(string, tag = "5")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// A folder of the project that it counts in; absolute.
+    #[prost(string, tag = "6")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Until when it counts; for good without it.
+    #[prost(message, optional, tag = "7")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+}
+/// The rule is in the file and in force for runs that start from now on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateRuleResponse {
+    /// The rule, with its place.
+    #[prost(message, optional, tag = "1")]
+    pub rule: ::core::option::Option<Rule>,
+    /// False when it was there already.
+    #[prost(bool, tag = "2")]
+    pub created: bool,
+}
+/// Removes a rule.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRuleRequest {
+    /// Which of the lists it is in.
+    #[prost(enumeration = "RuleEffect", tag = "1")]
+    pub effect: i32,
+    /// The rule as written.
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+    /// Who removes it, for people.
+    #[prost(string, tag = "3")]
+    pub by: ::prost::alloc::string::String,
+    /// A grant to be taken back, in place of a rule of the file.
+    #[prost(string, tag = "4")]
+    pub grant_id: ::prost::alloc::string::String,
+}
+/// The rule counts no longer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteRuleResponse {
+    /// The file it stood in; empty for a grant.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+    /// The rule.
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+}
+/// Describes a tool call.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExplainDecisionRequest {
+    /// The client's surroundings.
+    #[prost(message, optional, tag = "1")]
+    pub context: ::core::option::Option<ClientContext>,
+    /// The tool, or read, edit, execute or network for any tool of the kind.
+    #[prost(string, tag = "2")]
+    pub tool: ::prost::alloc::string::String,
+    /// What it would touch, in short: the command, the path or the host. Not looked at when there are arguments.
+    #[prost(string, tag = "3")]
+    pub subject: ::prost::alloc::string::String,
+    /// The arguments as the model would give them.
+    #[prost(message, optional, tag = "4")]
+    pub arguments: ::core::option::Option<::prost_types::Struct>,
+    /// build, plan or explore; build when empty.
+    #[prost(string, tag = "5")]
+    pub mode: ::prost::alloc::string::String,
+    /// What is done about calls that would be asked; as configured when unspecified.
+    #[prost(enumeration = "ApprovalPolicy", tag = "6")]
+    pub approve: i32,
+    /// Further folders of the run, absolute.
+    #[prost(string, repeated, tag = "7")]
+    pub add_dirs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// A thread whose grants count too.
+    #[prost(string, tag = "8")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// One thing that a call would touch.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Touched {
+    /// read, edit, execute, network or internal.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The resolved path, the command or the host.
+    #[prost(string, tag = "2")]
+    pub what: ::prost::alloc::string::String,
+}
+/// What would be decided.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExplainDecisionResponse {
+    /// allow, ask or deny.
+    #[prost(string, tag = "1")]
+    pub verdict: ::prost::alloc::string::String,
+    /// Why: names the rule and its file, the mode, or the default.
+    #[prost(string, tag = "2")]
+    pub why: ::prost::alloc::string::String,
+    /// The rule that made the decision, as written; empty when none did.
+    #[prost(string, tag = "3")]
+    pub rule: ::prost::alloc::string::String,
+    /// The file of that rule.
+    #[prost(string, tag = "4")]
+    pub file: ::prost::alloc::string::String,
+    /// Its line, from 1.
+    #[prost(uint32, tag = "5")]
+    pub line: u32,
+    /// Everything the call would touch.
+    #[prost(message, repeated, tag = "6")]
+    pub touches: ::prost::alloc::vec::Vec<Touched>,
+    /// The simple commands that its command consists of, wherever they stand in it.
+    #[prost(string, repeated, tag = "7")]
+    pub commands: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Its command, or part of it, can not be known before it runs, so no allow rule fits it.
+    #[prost(bool, tag = "8")]
+    pub opaque: bool,
+    /// The rule that would allow the call for good; empty when there is none.
+    #[prost(string, tag = "9")]
+    pub proposed_rule: ::prost::alloc::string::String,
+    /// The mode it was decided in.
+    #[prost(string, tag = "10")]
+    pub mode: ::prost::alloc::string::String,
+    /// ask, deny or all: what was done about calls that would be asked.
+    #[prost(string, tag = "11")]
+    pub approve: ::prost::alloc::string::String,
+    /// The root of the project that it was decided for.
+    #[prost(string, tag = "12")]
+    pub project_root: ::prost::alloc::string::String,
+    /// Who made the rule: managed, user, project or grant.
+    #[prost(string, tag = "13")]
+    pub source: ::prost::alloc::string::String,
+    /// Variables of the client's environment that commands do not get.
+    #[prost(string, repeated, tag = "14")]
+    pub withheld: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Asks for the record of decisions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListDecisionsRequest {
+    /// How many at most: 50 without it, 500 at most.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only of this thread.
+    #[prost(string, tag = "3")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// Something that was decided about permissions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecisionRecord {
+    /// Its place in the chain, from 1.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// When.
+    #[prost(message, optional, tag = "2")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// decided, answered, rule_added, rule_removed, trust_allowed, trust_revoked or refused.
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// allow, ask or deny; of an answer, its outcome.
+    #[prost(string, tag = "4")]
+    pub verdict: ::prost::alloc::string::String,
+    /// The tool.
+    #[prost(string, tag = "5")]
+    pub tool: ::prost::alloc::string::String,
+    /// What it would touch; the rule; the project.
+    #[prost(string, tag = "6")]
+    pub subject: ::prost::alloc::string::String,
+    /// Why.
+    #[prost(string, tag = "7")]
+    pub why: ::prost::alloc::string::String,
+    /// The rule that decided, as written.
+    #[prost(string, tag = "8")]
+    pub rule: ::prost::alloc::string::String,
+    /// Where that rule stands.
+    #[prost(string, tag = "9")]
+    pub place: ::prost::alloc::string::String,
+    /// Who wanted it.
+    #[prost(string, tag = "10")]
+    pub asker: ::prost::alloc::string::String,
+    /// Who decided.
+    #[prost(string, tag = "11")]
+    pub answerer: ::prost::alloc::string::String,
+    /// The thread.
+    #[prost(string, tag = "12")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The run.
+    #[prost(string, tag = "13")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The call.
+    #[prost(string, tag = "14")]
+    pub tool_call_id: ::prost::alloc::string::String,
+    /// The approval.
+    #[prost(string, tag = "15")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// The hash of the record before it.
+    #[prost(string, tag = "16")]
+    pub previous: ::prost::alloc::string::String,
+    /// Its own hash.
+    #[prost(string, tag = "17")]
+    pub hash: ::prost::alloc::string::String,
+}
+/// A page of the record, newest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListDecisionsResponse {
+    /// The records.
+    #[prost(message, repeated, tag = "1")]
+    pub decisions: ::prost::alloc::vec::Vec<DecisionRecord>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Asks for a look through the whole record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckDecisionsRequest {}
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckDecisionsResponse {
+    /// How many records are kept.
+    #[prost(uint64, tag = "1")]
+    pub records: u64,
+    /// The number of the first of them; older ones went when there were too many.
+    #[prost(uint64, tag = "2")]
+    pub first: u64,
+    /// The hash of the last one: kept elsewhere, it also shows a chain that was made anew.
+    #[prost(string, tag = "3")]
+    pub head: ::prost::alloc::string::String,
+    /// What is wrong with the chain; empty when it holds.
+    #[prost(string, tag = "4")]
+    pub fault: ::prost::alloc::string::String,
+}
+/// What a rule does with the calls that it speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RuleEffect {
+    /// Not an effect; refused.
+    Unspecified = 0,
+    /// They run without asking.
+    Allow = 1,
+    /// Somebody is asked.
+    Ask = 2,
+    /// They do not run.
+    Deny = 3,
+}
+impl RuleEffect {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RULE_EFFECT_UNSPECIFIED",
+            Self::Allow => "RULE_EFFECT_ALLOW",
+            Self::Ask => "RULE_EFFECT_ASK",
+            Self::Deny => "RULE_EFFECT_DENY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RULE_EFFECT_UNSPECIFIED" => Some(Self::Unspecified),
+            "RULE_EFFECT_ALLOW" => Some(Self::Allow),
+            "RULE_EFFECT_ASK" => Some(Self::Ask),
+            "RULE_EFFECT_DENY" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod permission_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows, changes and tries out the rules that decide about tool calls.
+    #[derive(Debug, Clone)]
+    pub struct PermissionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl PermissionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> PermissionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PermissionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PermissionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Every rule in force, broken ones too, and the examples that stand beside them.
+        pub async fn list_rules(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRulesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListRulesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/ListRules",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PermissionService", "ListRules"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Adds a rule to the user's file; one that can not be read is refused.
+        pub async fn create_rule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateRuleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateRuleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/CreateRule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PermissionService", "CreateRule"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a rule from the user's file.
+        pub async fn delete_rule(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteRuleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRuleResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/DeleteRule",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PermissionService", "DeleteRule"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What would be decided about a tool call, without running it.
+        pub async fn explain_decision(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainDecisionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainDecisionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/ExplainDecision",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("mcode.v1.PermissionService", "ExplainDecision"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What was decided about tool calls, by which rule, and who answered; newest first.
+        pub async fn list_decisions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListDecisionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/ListDecisions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PermissionService", "ListDecisions"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Looks through the whole record of decisions for what was changed or removed.
+        pub async fn check_decisions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CheckDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckDecisionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PermissionService/CheckDecisions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PermissionService", "CheckDecisions"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod permission_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PermissionServiceServer.
+    #[async_trait]
+    pub trait PermissionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Every rule in force, broken ones too, and the examples that stand beside them.
+        async fn list_rules(
+            &self,
+            request: tonic::Request<super::ListRulesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListRulesResponse>,
+            tonic::Status,
+        >;
+        /// Adds a rule to the user's file; one that can not be read is refused.
+        async fn create_rule(
+            &self,
+            request: tonic::Request<super::CreateRuleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateRuleResponse>,
+            tonic::Status,
+        >;
+        /// Removes a rule from the user's file.
+        async fn delete_rule(
+            &self,
+            request: tonic::Request<super::DeleteRuleRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteRuleResponse>,
+            tonic::Status,
+        >;
+        /// What would be decided about a tool call, without running it.
+        async fn explain_decision(
+            &self,
+            request: tonic::Request<super::ExplainDecisionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExplainDecisionResponse>,
+            tonic::Status,
+        >;
+        /// What was decided about tool calls, by which rule, and who answered; newest first.
+        async fn list_decisions(
+            &self,
+            request: tonic::Request<super::ListDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListDecisionsResponse>,
+            tonic::Status,
+        >;
+        /// Looks through the whole record of decisions for what was changed or removed.
+        async fn check_decisions(
+            &self,
+            request: tonic::Request<super::CheckDecisionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckDecisionsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows, changes and tries out the rules that decide about tool calls.
+    #[derive(Debug)]
+    pub struct PermissionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PermissionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PermissionServiceServer<T>
+    where
+        T: PermissionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.PermissionService/ListRules" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListRulesSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::ListRulesRequest>
+                    for ListRulesSvc<T> {
+                        type Response = super::ListRulesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListRulesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::list_rules(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListRulesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PermissionService/CreateRule" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateRuleSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::CreateRuleRequest>
+                    for CreateRuleSvc<T> {
+                        type Response = super::CreateRuleResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateRuleRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::create_rule(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateRuleSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PermissionService/DeleteRule" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteRuleSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::DeleteRuleRequest>
+                    for DeleteRuleSvc<T> {
+                        type Response = super::DeleteRuleResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteRuleRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::delete_rule(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteRuleSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PermissionService/ExplainDecision" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExplainDecisionSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::ExplainDecisionRequest>
+                    for ExplainDecisionSvc<T> {
+                        type Response = super::ExplainDecisionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExplainDecisionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::explain_decision(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExplainDecisionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PermissionService/ListDecisions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListDecisionsSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::ListDecisionsRequest>
+                    for ListDecisionsSvc<T> {
+                        type Response = super::ListDecisionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListDecisionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::list_decisions(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListDecisionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PermissionService/CheckDecisions" => {
+                    #[allow(non_camel_case_types)]
+                    struct CheckDecisionsSvc<T: PermissionService>(pub Arc<T>);
+                    impl<
+                        T: PermissionService,
+                    > tonic::server::UnaryService<super::CheckDecisionsRequest>
+                    for CheckDecisionsSvc<T> {
+                        type Response = super::CheckDecisionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CheckDecisionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PermissionService>::check_decisions(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CheckDecisionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PermissionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.PermissionService";
+    impl<T> tonic::server::NamedService for PermissionServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Asks for the project of a folder.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResolveProjectRequest {
+    /// An absolute path.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+}
+/// The project.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResolveProjectResponse {
+    /// The project.
+    #[prost(message, optional, tag = "1")]
+    pub project: ::core::option::Option<Project>,
+}
+/// Asks for the known projects.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListProjectsRequest {
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// Known projects, newest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListProjectsResponse {
+    /// The projects.
+    #[prost(message, repeated, tag = "1")]
+    pub projects: ::prost::alloc::vec::Vec<Project>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Generated client implementations.
+pub mod project_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Finds and lists projects.
+    #[derive(Debug, Clone)]
+    pub struct ProjectServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ProjectServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ProjectServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ProjectServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ProjectServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The project that a folder belongs to; made when it is new.
+        pub async fn resolve_project(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResolveProjectRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveProjectResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ProjectService/ResolveProject",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ProjectService", "ResolveProject"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The known projects.
+        pub async fn list_projects(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListProjectsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProjectsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ProjectService/ListProjects",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ProjectService", "ListProjects"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod project_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ProjectServiceServer.
+    #[async_trait]
+    pub trait ProjectService: std::marker::Send + std::marker::Sync + 'static {
+        /// The project that a folder belongs to; made when it is new.
+        async fn resolve_project(
+            &self,
+            request: tonic::Request<super::ResolveProjectRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveProjectResponse>,
+            tonic::Status,
+        >;
+        /// The known projects.
+        async fn list_projects(
+            &self,
+            request: tonic::Request<super::ListProjectsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProjectsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Finds and lists projects.
+    #[derive(Debug)]
+    pub struct ProjectServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ProjectServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ProjectServiceServer<T>
+    where
+        T: ProjectService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.ProjectService/ResolveProject" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResolveProjectSvc<T: ProjectService>(pub Arc<T>);
+                    impl<
+                        T: ProjectService,
+                    > tonic::server::UnaryService<super::ResolveProjectRequest>
+                    for ResolveProjectSvc<T> {
+                        type Response = super::ResolveProjectResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResolveProjectRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProjectService>::resolve_project(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResolveProjectSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ProjectService/ListProjects" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListProjectsSvc<T: ProjectService>(pub Arc<T>);
+                    impl<
+                        T: ProjectService,
+                    > tonic::server::UnaryService<super::ListProjectsRequest>
+                    for ListProjectsSvc<T> {
+                        type Response = super::ListProjectsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListProjectsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProjectService>::list_projects(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListProjectsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ProjectServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.ProjectService";
+    impl<T> tonic::server::NamedService for ProjectServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Asks for a new thread.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateThreadRequest {
@@ -4611,6 +5706,566 @@ pub mod thread_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "mcode.v1.ThreadService";
     impl<T> tonic::server::NamedService for ThreadServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Something that would be run or used.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TrustItem {
+    /// config, MCP server, hook, command, skill, plugin or env file.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// Its file, from the project's root.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// What it is called; empty when the file says it all.
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// What would be run or used, in one line.
+    #[prost(string, tag = "4")]
+    pub what: ::prost::alloc::string::String,
+    /// BLAKE3 of its content.
+    #[prost(string, tag = "5")]
+    pub hash: ::prost::alloc::string::String,
+    /// new or changed since the project was trusted; empty otherwise.
+    #[prost(string, tag = "6")]
+    pub change: ::prost::alloc::string::String,
+}
+/// A project's own configuration and the trust in it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Trust {
+    /// The root of the project.
+    #[prost(string, tag = "1")]
+    pub project_root: ::prost::alloc::string::String,
+    /// nothing (it has nothing of its own), untrusted, changed (since it was trusted) or trusted.
+    #[prost(string, tag = "2")]
+    pub state: ::prost::alloc::string::String,
+    /// What it has.
+    #[prost(message, repeated, tag = "3")]
+    pub items: ::prost::alloc::vec::Vec<TrustItem>,
+    /// Of all of it: what is trusted is named by this.
+    #[prost(string, tag = "4")]
+    pub fingerprint: ::prost::alloc::string::String,
+    /// What of it can not be read and is not used.
+    #[prost(string, repeated, tag = "5")]
+    pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// When it was trusted last.
+    #[prost(message, optional, tag = "6")]
+    pub trusted_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// By whom.
+    #[prost(string, tag = "7")]
+    pub trusted_by: ::prost::alloc::string::String,
+}
+/// Asks about a project.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetTrustRequest {
+    /// A folder of the project, absolute.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+}
+/// How far it is trusted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetTrustResponse {
+    /// The project.
+    #[prost(message, optional, tag = "1")]
+    pub trust: ::core::option::Option<Trust>,
+}
+/// Trusts a project.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AllowTrustRequest {
+    /// A folder of the project, absolute.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+    /// The fingerprint of what was seen.
+    #[prost(string, tag = "2")]
+    pub fingerprint: ::prost::alloc::string::String,
+    /// Who trusts it, for people.
+    #[prost(string, tag = "3")]
+    pub by: ::prost::alloc::string::String,
+}
+/// It is trusted.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AllowTrustResponse {
+    /// The project.
+    #[prost(message, optional, tag = "1")]
+    pub trust: ::core::option::Option<Trust>,
+}
+/// Trusts a project no longer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeTrustRequest {
+    /// A folder of the project, absolute.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Who says so, for people.
+    #[prost(string, tag = "2")]
+    pub by: ::prost::alloc::string::String,
+}
+/// It is trusted no longer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeTrustResponse {
+    /// The root of the project.
+    #[prost(string, tag = "1")]
+    pub project_root: ::prost::alloc::string::String,
+    /// Whether it was trusted before.
+    #[prost(bool, tag = "2")]
+    pub was_trusted: bool,
+}
+/// Generated client implementations.
+pub mod trust_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows what a project's own configuration would run or use, and whether the user trusts it.
+    #[derive(Debug, Clone)]
+    pub struct TrustServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl TrustServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> TrustServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> TrustServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            TrustServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// What the project of a folder has of its own, and whether it is trusted.
+        pub async fn get_trust(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTrustResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.TrustService/GetTrust",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.TrustService", "GetTrust"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Trusts the project as it was seen; refused when it is no longer that.
+        pub async fn allow_trust(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AllowTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AllowTrustResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.TrustService/AllowTrust",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.TrustService", "AllowTrust"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Trusts it no longer.
+        pub async fn revoke_trust(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RevokeTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeTrustResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.TrustService/RevokeTrust",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.TrustService", "RevokeTrust"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod trust_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with TrustServiceServer.
+    #[async_trait]
+    pub trait TrustService: std::marker::Send + std::marker::Sync + 'static {
+        /// What the project of a folder has of its own, and whether it is trusted.
+        async fn get_trust(
+            &self,
+            request: tonic::Request<super::GetTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetTrustResponse>,
+            tonic::Status,
+        >;
+        /// Trusts the project as it was seen; refused when it is no longer that.
+        async fn allow_trust(
+            &self,
+            request: tonic::Request<super::AllowTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AllowTrustResponse>,
+            tonic::Status,
+        >;
+        /// Trusts it no longer.
+        async fn revoke_trust(
+            &self,
+            request: tonic::Request<super::RevokeTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeTrustResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows what a project's own configuration would run or use, and whether the user trusts it.
+    #[derive(Debug)]
+    pub struct TrustServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> TrustServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for TrustServiceServer<T>
+    where
+        T: TrustService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.TrustService/GetTrust" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetTrustSvc<T: TrustService>(pub Arc<T>);
+                    impl<
+                        T: TrustService,
+                    > tonic::server::UnaryService<super::GetTrustRequest>
+                    for GetTrustSvc<T> {
+                        type Response = super::GetTrustResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetTrustRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TrustService>::get_trust(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetTrustSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.TrustService/AllowTrust" => {
+                    #[allow(non_camel_case_types)]
+                    struct AllowTrustSvc<T: TrustService>(pub Arc<T>);
+                    impl<
+                        T: TrustService,
+                    > tonic::server::UnaryService<super::AllowTrustRequest>
+                    for AllowTrustSvc<T> {
+                        type Response = super::AllowTrustResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AllowTrustRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TrustService>::allow_trust(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AllowTrustSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.TrustService/RevokeTrust" => {
+                    #[allow(non_camel_case_types)]
+                    struct RevokeTrustSvc<T: TrustService>(pub Arc<T>);
+                    impl<
+                        T: TrustService,
+                    > tonic::server::UnaryService<super::RevokeTrustRequest>
+                    for RevokeTrustSvc<T> {
+                        type Response = super::RevokeTrustResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RevokeTrustRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TrustService>::revoke_trust(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RevokeTrustSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for TrustServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.TrustService";
+    impl<T> tonic::server::NamedService for TrustServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -84,12 +84,13 @@ impl Checker<'_> {
             _ => None,
         };
         let Some(tables) = tables else {
-            return self.error(path, span, "expected a list of tables, such as [{ id = \"…\" }]".to_owned());
+            let first = keys.first().map_or("id", |(key, _)| key);
+            return self.error(path, span, format!("expected a list of tables, such as [{{ {first} = \"…\" }}]"));
         };
         for (index, table) in tables.into_iter().enumerate() {
             let path = format!("{path}[{index}]");
-            if !table.contains_key("id") {
-                self.error(&path, span.clone(), "the key 'id' is missing".to_owned());
+            if let Some((first, _)) = keys.first().filter(|(key, _)| !table.contains_key(key)) {
+                self.error(&path, span.clone(), format!("the key '{first}' is missing"));
             }
             self.table(table, keys, &path);
         }

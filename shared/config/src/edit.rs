@@ -8,6 +8,7 @@ use toml_edit::{DocumentMut, Item, Key, RawString, Table, TableLike, Value};
 use crate::check;
 use crate::error::ConfigError;
 use crate::handle::read_text;
+use crate::list;
 use crate::schema::{self, Kind, Node};
 
 /// A change was not made; the file is as it was.
@@ -99,9 +100,10 @@ impl ConfigFile {
             Node::Leaf(kind) => {
                 parse(value, kind).ok_or_else(|| EditError::Value { key: key.to_owned(), expected: kind.describe() })?
             }
-            Node::List(_) => value.parse::<Value>().ok().filter(Value::is_array).ok_or_else(|| EditError::Value {
-                key: key.to_owned(),
-                expected: "a list of tables, such as [{ id = \"…\" }]".to_owned(),
+            Node::List(keys) => value.parse::<Value>().ok().filter(Value::is_array).ok_or_else(|| {
+                let first = keys.first().map_or("id", |(name, _)| name);
+                let expected = format!("a list of tables, such as [{{ {first} = \"…\" }}]");
+                EditError::Value { key: key.to_owned(), expected }
             })?,
             Node::Table(_) | Node::Named(_) => return Err(EditError::Section(key.to_owned())),
         };
@@ -113,27 +115,38 @@ impl ConfigFile {
         self.write(changed)
     }
 
-    /// Adds a text to a list, unless it is there already.
+    /// Adds a text to the end of a list; `false` when it is there already. Comments between the others stay.
     ///
     /// # Errors
     /// See [`EditError`]; nothing is written then.
-    pub fn push(&mut self, key: &str, text: &str) -> Result<(), EditError> {
-        let mut list = match self.get(key)? {
-            None => toml_edit::Array::new(),
-            Some(value) => {
-                value.parse::<Value>().ok().and_then(|value| value.as_array().cloned()).ok_or_else(|| {
-                    EditError::Value {
-                        key: key.to_owned(),
-                        expected: "a list of texts, but something else is there".to_owned(),
-                    }
-                })?
+    pub fn push(&mut self, key: &str, text: &str) -> Result<bool, EditError> {
+        let path = known(key)?.0;
+        let mut changed = self.document.clone();
+        match array_at(&mut changed, key, &path)? {
+            None => {
+                let list = Value::Array(toml_edit::Array::from_iter([text]));
+                self.set(key, &list.to_string())?;
+                return Ok(true);
             }
-        };
-        if list.iter().any(|known| known.as_str() == Some(text)) {
-            return Ok(());
+            Some(list) if list.iter().any(|known| known.as_str() == Some(text)) => return Ok(false),
+            Some(list) => list::push(list, text),
         }
-        list.push(text);
-        self.set(key, &Value::Array(list).to_string())
+        self.write(changed)?;
+        Ok(true)
+    }
+
+    /// Takes a text out of a list; `false` when it is not there. Comments stay.
+    ///
+    /// # Errors
+    /// See [`EditError`]; nothing is written then.
+    pub fn pull(&mut self, key: &str, text: &str) -> Result<bool, EditError> {
+        let path = known(key)?.0;
+        let mut changed = self.document.clone();
+        let removed = array_at(&mut changed, key, &path)?.is_some_and(|list| list::pull(list, text));
+        if removed {
+            self.write(changed)?;
+        }
+        Ok(removed)
     }
 
     /// Removes a key or section; `false` when it was not set. Comments above it stay.
@@ -192,6 +205,25 @@ fn known(key: &str) -> Result<(Vec<String>, Node), EditError> {
         Ok(node) => Ok((path, node)),
         Err((name, there)) => Err(EditError::UnknownKey(schema::unknown(&name, there.into_iter()))),
     }
+}
+
+/// The list at the path; `None` when it is not set.
+fn array_at<'a>(
+    document: &'a mut DocumentMut,
+    key: &str,
+    path: &[String],
+) -> Result<Option<&'a mut toml_edit::Array>, EditError> {
+    let mut item = document.as_item_mut();
+    for name in path {
+        item = match item.as_table_like_mut().and_then(|table| table.get_mut(name)) {
+            None | Some(Item::None) => return Ok(None),
+            Some(child) => child,
+        };
+    }
+    item.as_array_mut().map(Some).ok_or_else(|| EditError::Value {
+        key: key.to_owned(),
+        expected: "a list of texts, but something else is there".to_owned(),
+    })
 }
 
 fn dotted(path: &[String]) -> String {

@@ -65,15 +65,90 @@ pub struct Limits {
     pub max_steps_per_run: Option<u32>,
 }
 
-/// Rules as written, such as `shell(cargo test *)`, with the file each comes from.
+/// Who made a rule. It decides what the rule may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RuleSource {
+    /// mcode's own, about its own folders; like those of the machine.
+    BuiltIn,
+    /// The machine's own file: nobody loosens what it says, not even `--approve all`.
+    Managed,
+    /// The user's file.
+    #[default]
+    User,
+    /// The project's own file, once it is trusted: it may only tighten.
+    Project,
+    /// Given with an answer, for a while or for a place.
+    Grant,
+}
+
+impl RuleSource {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Managed => "managed",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Grant => "grant",
+        }
+    }
+}
+
+/// A permission rule as written, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WrittenRule {
+    /// Such as `shell(cargo test *)`.
+    pub text: String,
+    /// The file.
+    pub file: String,
+    /// Its line, from 1; 0 when it is not from a file.
+    pub line: usize,
+    /// Who made it.
+    pub source: RuleSource,
+}
+
+/// Rules as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PermissionRules {
     /// Allowed without asking.
-    pub allow: Vec<(String, String)>,
+    pub allow: Vec<WrittenRule>,
     /// Always asked.
-    pub ask: Vec<(String, String)>,
+    pub ask: Vec<WrittenRule>,
     /// Never allowed.
-    pub deny: Vec<(String, String)>,
+    pub deny: Vec<WrittenRule>,
+}
+
+impl PermissionRules {
+    /// These rules, and after them those of `other`.
+    pub fn extend(&mut self, other: Self) {
+        self.allow.extend(other.allow);
+        self.ask.extend(other.ask);
+        self.deny.extend(other.deny);
+    }
+
+    /// Says of every rule who made it.
+    #[must_use]
+    pub fn from_source(mut self, source: RuleSource) -> Self {
+        let Self { allow, ask, deny } = &mut self;
+        allow.iter_mut().chain(ask).chain(deny).for_each(|rule| rule.source = source);
+        self
+    }
+}
+
+/// A call with what the rules are expected to say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PermissionTest {
+    /// Such as `shell(git push origin)`.
+    pub call: String,
+    /// `allow`, `ask` or `deny`.
+    pub expect: String,
+    /// `build`, `plan` or `explore`, if one is named.
+    pub mode: Option<String>,
+    /// The file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
 }
 
 /// Whether commands in the sandbox may use the network.
@@ -118,8 +193,14 @@ pub struct Effective {
     pub limits: Limits,
     /// Permission rules.
     pub permissions: PermissionRules,
+    /// Variables that commands get though they look like secrets: names, or beginnings followed by `*`.
+    pub passed_env: Vec<String>,
+    /// Examples of what the rules decide.
+    pub permission_tests: Vec<PermissionTest>,
     /// `ask`, `deny` or `all`, for runs that do not say.
     pub approve: Option<String>,
+    /// The loosest of them that the machine's own file leaves to runs.
+    pub approve_at_most: Option<String>,
     /// What commands are held to.
     pub sandbox: Sandbox,
     /// The documented sections `memory`, `goals` and `login` as written, checked for types, for those who

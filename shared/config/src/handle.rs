@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
-use mcode_env::Dirs;
+use mcode_env::{Dirs, further_managed_file, managed_file};
 
 use crate::check::{self, Findings};
-use crate::effective::Effective;
+use crate::effective::{Effective, RuleSource};
 use crate::error::ConfigError;
 use crate::low::LowConfig;
 
@@ -36,7 +36,7 @@ struct State {
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
     read_once: bool,
-    seen: Seen,
+    seen: Vec<Seen>,
 }
 
 /// How a file looked from outside when it was read: a change of it is seen by comparing.
@@ -58,7 +58,17 @@ impl Seen {
 #[derive(Debug, Clone)]
 pub struct ConfigHandle {
     file: PathBuf,
+    managed: Arc<[Managed]>,
     state: Arc<RwLock<State>>,
+}
+
+/// A file of whoever runs the machine: its permissions come before the user's, and nobody loosens them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// The file.
+    pub file: PathBuf,
+    /// It was asked for by name, so that it has to be there.
+    pub named: bool,
 }
 
 impl ConfigHandle {
@@ -66,7 +76,15 @@ impl ConfigHandle {
     /// [`ConfigHandle::errors`] says so.
     #[must_use]
     pub fn open(dirs: &Dirs) -> Self {
-        let handle = Self { file: dirs.config_file(), state: Arc::default() };
+        let further = further_managed_file().map(|file| Managed { file, named: true });
+        let managed = std::iter::once(Managed { file: managed_file(), named: false }).chain(further);
+        Self::open_managed(dirs, managed.collect())
+    }
+
+    /// The same, with these files of the machine in place of its own.
+    #[must_use]
+    pub fn open_managed(dirs: &Dirs, managed: Vec<Managed>) -> Self {
+        let handle = Self { file: dirs.config_file(), managed: managed.into(), state: Arc::default() };
         drop(handle.reload());
         handle
     }
@@ -80,31 +98,30 @@ impl ConfigHandle {
     /// What was last read, after a look whether it still is what the file says.
     fn looked_at(&self) -> RwLockReadGuard<'_, State> {
         let state = || self.state.read().unwrap_or_else(PoisonError::into_inner);
-        if state().seen != Seen::of(&self.file) {
+        if state().seen != self.seen() {
             // The faults stay in the state for whoever asks for them.
             drop(self.reload());
         }
         state()
     }
 
+    /// How all files look now.
+    fn seen(&self) -> Vec<Seen> {
+        let managed = self.managed.iter().map(|managed| &managed.file);
+        std::iter::once(&self.file).chain(managed).map(|file| Seen::of(file)).collect()
+    }
+
     /// Reads the file again. When it is broken the values in force stay, and the faults are returned.
     #[must_use = "the faults are to be told"]
     pub fn reload(&self) -> Vec<ConfigError> {
         // Before the reading: a change in between is seen by the next look.
-        let seen = Seen::of(&self.file);
-        let read = read(&self.file);
+        let seen = self.seen();
+        let read = self.read_all();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         match read {
-            Ok((effective, found)) => {
-                let origin = |(key, value, line)| Origin { key, value, file: self.file.clone(), line };
-                *state = State {
-                    effective: Arc::new(effective),
-                    origins: found.values.into_iter().map(origin).collect(),
-                    errors: Vec::new(),
-                    warnings: found.warnings,
-                    read_once: true,
-                    seen,
-                };
+            Ok((effective, origins, warnings)) => {
+                let (effective, errors) = (Arc::new(effective), Vec::new());
+                *state = State { effective, origins, errors, warnings, read_once: true, seen };
             }
             Err(errors) => {
                 state.errors = errors;
@@ -112,6 +129,35 @@ impl ConfigHandle {
             }
         }
         state.errors.clone()
+    }
+
+    /// The user's file and those of the machine, as one.
+    fn read_all(&self) -> Result<(Effective, Vec<Origin>, Vec<ConfigError>), Vec<ConfigError>> {
+        let (mut effective, found) = read(&self.file, false)?;
+        let mut origins = origins(&self.file, found.values);
+        let mut warnings = found.warnings;
+        let mut rules = crate::effective::PermissionRules::default();
+        let mut tests = Vec::new();
+        for Managed { file, named } in self.managed.iter() {
+            let (managed, found) = read(file, *named)?;
+            for (key, _, line) in &found.values {
+                if !key.starts_with("permissions") && key != "approve" {
+                    let message = "only permissions and approve are taken from a file of the machine".to_owned();
+                    warnings.push(ConfigError { file: file.clone(), line: *line, key: key.clone(), message });
+                }
+            }
+            warnings.extend(found.warnings);
+            rules.extend(managed.permissions.from_source(RuleSource::Managed));
+            tests.extend(managed.permission_tests);
+            effective.approve_at_most = stricter(effective.approve_at_most, managed.approve);
+            let taken = |origin: &Origin| origin.key.starts_with("permissions") || origin.key == "approve";
+            origins.extend(self::origins(file, found.values).into_iter().filter(taken));
+        }
+        rules.extend(std::mem::take(&mut effective.permissions));
+        effective.permissions = rules;
+        tests.append(&mut effective.permission_tests);
+        effective.permission_tests = tests;
+        Ok((effective, origins, warnings))
     }
 
     /// Faults of the last reading; while there are any, older values are in force.
@@ -167,14 +213,38 @@ pub(crate) fn read_text(file: &Path) -> Result<String, ConfigError> {
     }
 }
 
-fn read(file: &Path) -> Result<(Effective, Findings), Vec<ConfigError>> {
+fn origins(file: &Path, values: Vec<(String, String, usize)>) -> Vec<Origin> {
+    values.into_iter().map(|(key, value, line)| Origin { key, value, file: file.to_path_buf(), line }).collect()
+}
+
+/// The stricter of two words for what is done about calls that would be asked.
+pub(crate) fn stricter(one: Option<String>, other: Option<String>) -> Option<String> {
+    let strictness = |word: &Option<String>| match word.as_deref() {
+        Some("deny") => 2,
+        Some("ask") => 1,
+        _ => 0,
+    };
+    if strictness(&other) > strictness(&one) { other } else { one }
+}
+
+/// Reads one file. With `required`, one that is not there is a fault.
+pub(crate) fn read(file: &Path, required: bool) -> Result<(Effective, Findings), Vec<ConfigError>> {
+    if required && !file.exists() {
+        let message = "the file is not there".to_owned();
+        return Err(vec![ConfigError { file: file.to_path_buf(), line: 0, key: String::new(), message }]);
+    }
     let text = read_text(file).map_err(|error| vec![error])?;
-    let found = check::check(file, &text);
+    parse(file, &text)
+}
+
+/// Reads the text of a file.
+pub(crate) fn parse(file: &Path, text: &str) -> Result<(Effective, Findings), Vec<ConfigError>> {
+    let found = check::check(file, text);
     if !found.errors.is_empty() {
         return Err(found.errors);
     }
-    match toml::from_str::<LowConfig>(&text) {
-        Ok(low) => Ok((low.into_effective(file), found)),
+    match toml::from_str::<LowConfig>(text) {
+        Ok(low) => Ok((low.into_effective(file, text), found)),
         Err(error) => {
             let line =
                 error.span().map_or(0, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);

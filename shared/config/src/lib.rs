@@ -2,8 +2,8 @@
 //!
 //! A file that does not parse, or a value that does not fit, is named by file, line and key, and the last good values
 //! stay in force. Keys that nobody knows are named too, but harm nothing. [`ConfigFile`] changes the user's file and
-//! keeps its comments. The project's own file is not read yet: that needs the project's trust, which does not exist so
-//! far; it will only ever tighten permissions.
+//! keeps its comments. A file of the machine ([`Managed`]) comes before the user's and can not be loosened. A project's
+//! own file ([`ProjectConfig`]) is read only by whoever knows that the project is trusted; it never loosens permissions.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
@@ -13,11 +13,17 @@ mod edit;
 pub mod effective;
 mod error;
 mod handle;
+mod list;
 mod low;
+mod project;
 mod schema;
 
 pub use duration::{DurationError, parse_duration};
 pub use edit::{ConfigFile, EditError};
-pub use effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry, Sandbox, SandboxNetwork};
+pub use effective::{
+    Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox, SandboxNetwork,
+    WrittenRule,
+};
 pub use error::ConfigError;
-pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Origin};
+pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Managed, Origin};
+pub use project::ProjectConfig;

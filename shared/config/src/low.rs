@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::duration::parse_duration;
-use crate::effective::{Effective, Limits, ModelEntry, PermissionRules, ProviderEntry, Sandbox, SandboxNetwork};
+use crate::effective::{
+    Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox, SandboxNetwork,
+    WrittenRule,
+};
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.
 #[derive(Debug, Default, Deserialize)]
@@ -73,16 +77,37 @@ struct LowSandbox {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct LowPermissions {
-    allow: Vec<String>,
-    ask: Vec<String>,
-    deny: Vec<String>,
+    allow: Vec<Spanned<String>>,
+    ask: Vec<Spanned<String>>,
+    deny: Vec<Spanned<String>>,
+    env: Vec<String>,
+    test: Vec<LowTest>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LowTest {
+    call: Spanned<String>,
+    expect: String,
+    mode: Option<String>,
 }
 
 impl LowConfig {
-    /// The values of this file over the defaults.
-    pub(crate) fn into_effective(self, file: &Path) -> Effective {
+    /// The values of this file, which holds `text`, over the defaults.
+    pub(crate) fn into_effective(self, file: &Path, text: &str) -> Effective {
         let origin = file.display().to_string();
-        let rules = |list: Vec<String>| list.into_iter().map(|rule| (rule, origin.clone())).collect();
+        let lines = Lines::new(text);
+        let rule = |rule: Spanned<String>| {
+            let line = lines.at(rule.span().start);
+            WrittenRule { text: rule.into_inner(), file: origin.clone(), line, source: RuleSource::User }
+        };
+        let rules = |list: Vec<Spanned<String>>| list.into_iter().map(rule).collect();
+        let test = |test: LowTest| PermissionTest {
+            line: lines.at(test.call.span().start),
+            call: test.call.into_inner(),
+            expect: test.expect,
+            mode: test.mode,
+            file: origin.clone(),
+        };
         let sections = [("memory", self.memory), ("goals", self.goals), ("login", self.login)];
         Effective {
             model: self.model,
@@ -101,7 +126,10 @@ impl LowConfig {
                 ask: rules(self.permissions.ask),
                 deny: rules(self.permissions.deny),
             },
+            passed_env: self.permissions.env,
+            permission_tests: self.permissions.test.into_iter().map(test).collect(),
             approve: self.approve,
+            approve_at_most: None,
             sandbox: self.sandbox.into_effective(),
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
         }
@@ -117,6 +145,20 @@ impl LowSandbox {
             _ => SandboxNetwork::Ask,
         };
         Sandbox { enabled: self.enabled, network, hosts: self.hosts, write: self.write }
+    }
+}
+
+/// Where the lines of a text begin, in bytes.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line, from 1, of a place in the text.
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|&end| end < offset) + 1
     }
 }
 

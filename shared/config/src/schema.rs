@@ -45,7 +45,7 @@ pub(crate) enum Node {
     Table(&'static [(&'static str, Node)]),
     /// A table whose keys are the user's own names.
     Named(&'static Node),
-    /// A list of tables with these keys.
+    /// A list of tables with these keys, of which the first must be there.
     List(&'static [(&'static str, Node)]),
 }
 
@@ -83,7 +83,23 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
             ("reflect_tokens", Leaf(Whole(WHOLE_MAX))),
         ]),
     ),
-    ("permissions", Table(&[("allow", Leaf(Texts)), ("ask", Leaf(Texts)), ("deny", Leaf(Texts))])),
+    (
+        "permissions",
+        Table(&[
+            ("allow", Leaf(Texts)),
+            ("ask", Leaf(Texts)),
+            ("deny", Leaf(Texts)),
+            ("env", Leaf(Texts)),
+            (
+                "test",
+                List(&[
+                    ("call", Leaf(Text)),
+                    ("expect", Leaf(Choice(&["allow", "ask", "deny"]))),
+                    ("mode", Leaf(Choice(&["build", "plan", "explore"]))),
+                ]),
+            ),
+        ]),
+    ),
     (
         "sandbox",
         Table(&[

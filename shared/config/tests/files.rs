@@ -96,7 +96,10 @@ fn all_documented_keys_are_read_without_a_word() {
     assert_eq!(local.headers["x-team"], "a");
     assert_eq!((now.limits.max_cost_per_run, now.limits.max_cost_per_day), (Some(5.0), Some(50.0)));
     assert_eq!(now.limits.max_steps_per_run, Some(200));
-    assert_eq!(now.permissions.ask, [("shell(git push *)".to_owned(), home.file().display().to_string())]);
+    let ask = &now.permissions.ask[0];
+    assert_eq!((ask.text.as_str(), ask.file.as_str()), ("shell(git push *)", home.file().to_str().unwrap()));
+    let line = DOCUMENTED.lines().position(|line| line.starts_with("ask ")).unwrap() + 1;
+    assert_eq!(ask.line, line);
     assert_eq!(now.sandbox.network, mcode_config::SandboxNetwork::Ask);
     assert_eq!(now.sections["login"]["example"]["client_id"].as_str(), Some("d"));
 }

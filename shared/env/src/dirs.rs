@@ -148,6 +148,25 @@ impl Dirs {
     }
 }
 
+/// Where the machine's own configuration is: written by whoever runs the machine, and in force for every user.
+#[must_use]
+pub fn managed_file() -> PathBuf {
+    let place = if cfg!(windows) {
+        r"C:\ProgramData\mcode\config.toml"
+    } else if cfg!(target_os = "macos") {
+        "/Library/Application Support/mcode/config.toml"
+    } else {
+        "/etc/mcode/config.toml"
+    };
+    PathBuf::from(place)
+}
+
+/// A further file of that kind (`MCODE_MANAGED`), read beside the machine's own, never in its place.
+#[must_use]
+pub fn further_managed_file() -> Option<PathBuf> {
+    crate::process::var("MCODE_MANAGED").map(PathBuf::from)
+}
+
 /// The home directory, which has to be there: it is not for mcode to make one.
 #[cfg(target_os = "linux")]
 fn home() -> Result<PathBuf, DirsError> {

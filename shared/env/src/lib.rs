@@ -12,5 +12,5 @@ pub mod ids;
 pub mod process;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use dirs::{Dirs, DirsError};
+pub use dirs::{Dirs, DirsError, further_managed_file, managed_file};
 pub use ids::{IdGen, SeededIds, SystemIds};

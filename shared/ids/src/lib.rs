@@ -129,6 +129,10 @@ typed_id!(
     ProjectId, "project", "prj_"
 );
 typed_id!(
+    /// A rule that was given with an answer, for a while or for a place.
+    GrantId, "grant", "grt_"
+);
+typed_id!(
     /// Joins what a user was told with the chain of causes in the daemon's log.
     ErrorId, "error", "err_"
 );

@@ -21,6 +21,12 @@ const CLEAN_BUILD_SECONDS_MAX: f64 = 600.0;
 /// One event to the log and the disk, 99 of 100, in milliseconds.
 const APPEND_P99_MS_MAX: f64 = 10.0;
 
+/// A decision about a plain command or a path, in microseconds.
+const DECISION_US_MAX: f64 = 50.0;
+
+/// A decision about a command that takes some reading, in microseconds.
+const DECISION_PARSED_US_MAX: f64 = 1_000.0;
+
 /// What to measure.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
@@ -68,6 +74,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     if "append".contains(&options.only) {
         table.add("append to the log, on the disk: p99", append_p99(root), "ms", APPEND_P99_MS_MAX);
     }
+    if "decide".contains(&options.only) {
+        decide(root, &mut table);
+    }
     println!("{table}");
     let broken = table.broken();
     if broken > 0 {
@@ -99,16 +108,37 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
         .context("cargo named no mcoded")
 }
 
-/// The store measured by itself: an example of the testkit, so that this crate needs no database.
-fn append_p99(root: &Path) -> anyhow::Result<f64> {
+/// What an example of the testkit measures: so this crate needs neither the database nor the rules.
+fn example(root: &Path, name: &str) -> anyhow::Result<serde_json::Value> {
     let output = cargo()
-        .args(["run", "-q", "--release", "--locked", "-p", "mcode-testkit", "--example", "append-log"])
+        .args(["run", "-q", "--release", "--locked", "-p", "mcode-testkit", "--example", name])
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("cannot run cargo")?;
-    let figures: serde_json::Value = serde_json::from_slice(&output.stdout).context("append-log gave no figures")?;
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{name} gave no figures"))
+}
+
+/// The store measured by itself.
+fn append_p99(root: &Path) -> anyhow::Result<f64> {
+    let figures = example(root, "append-log")?;
     figures["p99_us"].as_f64().map(|micros| micros / 1000.0).context("append-log gave no p99")
+}
+
+/// Permission decisions, by how much has to be understood.
+fn decide(root: &Path, table: &mut Table) {
+    let figures = example(root, "decide");
+    for (name, key, bound) in [
+        ("decision about a path: median", "plain_us", DECISION_US_MAX),
+        ("decision about a plain command: median", "parsed_us", DECISION_US_MAX),
+        ("decision about a long chain: median", "chain_us", DECISION_PARSED_US_MAX),
+    ] {
+        let figure = match &figures {
+            Ok(figures) => figures[key].as_f64().with_context(|| format!("decide gave no {key}")),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        table.add(name, figure, "us", bound);
+    }
 }
 
 fn clean_build(root: &Path) -> anyhow::Result<f64> {

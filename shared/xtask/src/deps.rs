@@ -53,6 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "mcoded",
         &[
             "mcode-env",
+            "mcode-text",
             "mcode-config",
             "mcode-endpoint",
             "mcode-store",

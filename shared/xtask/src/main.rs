@@ -10,6 +10,8 @@ mod crash;
 #[cfg(unix)]
 mod cross;
 mod deps;
+#[cfg(target_os = "linux")]
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +52,9 @@ enum Chore {
     /// Kills a working daemon at random moments and checks what it left.
     #[cfg(target_os = "linux")]
     Crash(crash::Options),
+    /// Throws hostile commands at the permission parser.
+    #[cfg(target_os = "linux")]
+    Fuzz(fuzz::Options),
     /// Runs everything that CI runs.
     Ci,
 }
@@ -78,6 +83,8 @@ fn run() -> anyhow::Result<()> {
         Chore::Bench(options) => bench::run(&root, &options),
         #[cfg(target_os = "linux")]
         Chore::Crash(options) => crash::run(&root, &options),
+        #[cfg(target_os = "linux")]
+        Chore::Fuzz(options) => fuzz::run(&root, &options),
         Chore::Ci => ci(&root),
     }
 }

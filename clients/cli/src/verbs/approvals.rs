@@ -6,7 +6,7 @@ use mcode_client::v1;
 
 use crate::activity::telling;
 use crate::context::Context;
-use crate::times::local;
+use crate::times::{local, moment};
 use crate::verbs::{Outcome, listing, show_message};
 
 /// What to do with approvals.
@@ -25,6 +25,8 @@ pub(crate) enum ApprovalsVerb {
         /// Also keep the proposed rule, so that the like is not asked again
         #[arg(long)]
         always: bool,
+        #[command(flatten)]
+        place: RulePlace,
     },
     /// Refuse a tool call
     Deny {
@@ -44,6 +46,42 @@ pub(crate) enum ApprovalsVerb {
     },
 }
 
+/// Where and how long a rule counts that is kept.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RulePlace {
+    /// Keep it for this thread or this project alone
+    #[arg(long = "for", value_name = "PLACE", value_enum)]
+    pub(crate) scope: Option<Scope>,
+    /// Keep it for this long, such as 2h, or until this moment, such as 2030-01-31T18:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+}
+
+/// Where a rule counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scope {
+    /// In one thread.
+    Thread,
+    /// In one project.
+    Project,
+}
+
+impl RulePlace {
+    /// The place and the end as the wire has them.
+    pub(crate) fn wire(&self) -> Result<(i32, Option<prost_types::Timestamp>), mcode_client::ClientError> {
+        let scope = match self.scope {
+            None => v1::RuleScope::Unspecified,
+            Some(Scope::Thread) => v1::RuleScope::Thread,
+            Some(Scope::Project) => v1::RuleScope::Project,
+        };
+        let until = self.until.as_deref().map(moment).transpose().map_err(|problem| {
+            mcode_client::ClientError::usage(problem)
+                .hint("give a time such as 90m, 2h or 7d, or a moment with its zone")
+        })?;
+        Ok((scope.into(), until))
+    }
+}
+
 pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
     let client = context.connect().await?;
     match verb {
@@ -58,14 +96,23 @@ pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
             })?;
             Ok(0)
         }
-        ApprovalsVerb::Allow { id, always } => {
-            let decision = if always { v1::Decision::AllowAlways } else { v1::Decision::Allow };
-            let id = client.approval_id(&id).await?;
-            resolve(context, &client, id, decision, String::new()).await
+        ApprovalsVerb::Allow { id, always, place } => {
+            let keeps = always || place.scope.is_some() || place.until.is_some();
+            let decision = if keeps { v1::Decision::AllowAlways } else { v1::Decision::Allow };
+            let (scope, until) = place.wire()?;
+            let answer = v1::ResolveApprovalRequest {
+                approval_id: client.approval_id(&id).await?,
+                decision: decision.into(),
+                scope,
+                until,
+                ..Default::default()
+            };
+            resolve(context, &client, answer).await
         }
         ApprovalsVerb::Deny { id, reason } => {
-            let id = client.approval_id(&id).await?;
-            resolve(context, &client, id, v1::Decision::Deny, reason).await
+            let (approval_id, decision) = (client.approval_id(&id).await?, v1::Decision::Deny.into());
+            let answer = v1::ResolveApprovalRequest { approval_id, decision, reason, ..Default::default() };
+            resolve(context, &client, answer).await
         }
         ApprovalsVerb::Answer { id, text } => {
             let question_id = client.question_id(&id).await?;
@@ -77,21 +124,15 @@ pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
     }
 }
 
-async fn resolve(
-    context: &Context,
-    client: &mcode_client::Client,
-    approval_id: String,
-    decision: v1::Decision,
-    reason: String,
-) -> Outcome {
-    let by = "mcode approvals".to_owned();
-    let request = v1::ResolveApprovalRequest { approval_id, decision: decision.into(), reason, by };
+async fn resolve(context: &Context, client: &mcode_client::Client, answer: v1::ResolveApprovalRequest) -> Outcome {
+    let decision = answer.decision();
+    let request = v1::ResolveApprovalRequest { by: "mcode approvals".to_owned(), ..answer };
     let response = client.resolve_approval(request).await?;
     show_message(context.form, "ResolveApprovalResponse", &response, None, || {
         let done = if decision == v1::Decision::Deny { "denied" } else { "allowed" };
         match response.rule.as_str() {
             "" => done.to_owned(),
-            rule => format!("{done}, from now on too: {rule}"),
+            rule => format!("{done}, and kept: {rule}"),
         }
     })?;
     Ok(0)

@@ -20,8 +20,8 @@ use crate::output::{json_line, json_pretty, stdout_line};
 use crate::stdin;
 use crate::terminal;
 use crate::times::{parse_duration, wire_duration};
-use crate::verbs::Outcome;
 use crate::verbs::ask::wait::{Wait, print_result};
+use crate::verbs::{Outcome, trust};
 
 /// Most models of a provider that are looked through for a price.
 const MODELS_MAX: u32 = 500;
@@ -269,8 +269,9 @@ async fn start(
     if !request.thread_id.is_empty() {
         request.thread_id = client.thread_id(&request.thread_id).await?;
     }
+    let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
+    trust::look(&client, &cwd, !args.detach && terminal::is_there()).await?;
     if args.cont {
-        let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
         request.thread_id = latest_thread(&client, &cwd).await?;
     }
     let asked_for = request.thread_id.clone();

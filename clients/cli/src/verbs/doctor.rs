@@ -218,6 +218,7 @@ async fn daemon(context: &Context) -> Vec<Check> {
             checks.push(Check::bad("model", Grade::Fail, error.message, mend));
         }
     }
+    checks.extend(withheld(context, &client).await);
     checks
 }
 
@@ -290,6 +291,23 @@ fn authority(url: &str) -> Option<String> {
     }
     let port = if scheme.eq_ignore_ascii_case("http") { 80 } else { 443 };
     Some(format!("{host}:{port}"))
+}
+
+/// Which variables commands do not get.
+async fn withheld(context: &Context, client: &mcode_client::Client) -> Option<Check> {
+    let cwd = context.cwd().ok()?;
+    let request = v1::ExplainDecisionRequest {
+        context: Some(context.client_context(&cwd, false).ok()?),
+        tool: "shell".to_owned(),
+        subject: "true".to_owned(),
+        ..Default::default()
+    };
+    let names = client.explain_decision(request).await.ok()?.withheld;
+    let told = match names.len() {
+        0 => "commands get the whole environment: nothing in it looks like a secret".to_owned(),
+        count => format!("commands get all but {count} variables: {}", names.join(", ")),
+    };
+    Some(Check::ok("environment", told))
 }
 
 /// A usable model, other than the scripted one of the demo, which can not do the main job.

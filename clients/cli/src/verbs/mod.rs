@@ -8,8 +8,10 @@ pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod models;
+pub(crate) mod permissions;
 pub(crate) mod runs;
 pub(crate) mod threads;
+pub(crate) mod trust;
 pub(crate) mod watch;
 
 use clap::Args;
@@ -35,6 +37,8 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,
         Verb::Models(verb) => Box::pin(models::run(context, verb)).await,
+        Verb::Permissions(verb) => Box::pin(permissions::run(context, verb)).await,
+        Verb::Trust(verb) => Box::pin(trust::run(context, verb)).await,
         Verb::Config(verb) => Box::pin(config::run(context, verb)).await,
         Verb::Daemon(verb) => Box::pin(daemon::run(context, verb)).await,
         Verb::Doctor(args) => Box::pin(doctor::run(context, args)).await,

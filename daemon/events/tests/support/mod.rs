@@ -125,6 +125,7 @@ fn approval() -> ApprovalRequest {
         why: "no rule decides it".into(),
         deadline_ms: Some(978_393_600_000),
         proposed_rule: Some("shell(git push)".into()),
+        owners: Vec::new(),
     }
 }
 

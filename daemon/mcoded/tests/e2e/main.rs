@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 #![allow(unused_must_use, reason = "`Output::ok` is an assertion; often that is all that is wanted of a command")]
 
+mod answering;
 mod approving;
 mod asking;
+mod denying;
 mod ending;
+mod hiding;
 mod keeping;
 mod models;
+mod ruling;
 mod sandboxed;
 mod setup;
 mod starting;
@@ -16,5 +20,6 @@ mod steering;
 mod streams;
 mod telling;
 mod terminal;
+mod trusting;
 mod watching;
 mod working;

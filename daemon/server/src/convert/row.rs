@@ -98,6 +98,7 @@ pub(crate) fn approval(
         proposed_rule: request.proposed_rule.clone().unwrap_or_default(),
         tool_call_id: request.tool_call_id.to_string(),
         why: request.why.clone(),
+        owner_thread_ids: request.owners.iter().map(ToString::to_string).collect(),
     }
 }
 

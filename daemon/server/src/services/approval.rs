@@ -20,10 +20,13 @@ impl v1::approval_service_server::ApprovalService for Services {
             if only.is_empty() { None } else { Some(request::known_id("thread", &only)?) };
         let mut response = v1::ListPendingApprovalsResponse::default();
         for state in self.deps.threads.waiting().await.map_err(of_thread)? {
-            if only.is_some_and(|only| only != state.thread_id) {
-                continue;
+            let (mut approvals, mut questions) = row::pending(&state);
+            if let Some(only) = only.filter(|only| *only != state.thread_id) {
+                // What a thread below asks is asked here too.
+                let only = only.to_string();
+                approvals.retain(|approval| approval.owner_thread_ids.contains(&only));
+                questions.clear();
             }
-            let (approvals, questions) = row::pending(&state);
             response.approvals.extend(approvals);
             response.questions.extend(questions);
         }
@@ -36,7 +39,9 @@ impl v1::approval_service_server::ApprovalService for Services {
         &self,
         request: Request<v1::ResolveApprovalRequest>,
     ) -> Result<Response<v1::ResolveApprovalResponse>, Status> {
+        self.for_people(&request, "answering an approval").await?;
         let request = request.into_inner();
+        let (scope, until_ms) = request::scope(request.scope, request.until.as_ref())?;
         let (allow, always) = match v1::Decision::try_from(request.decision) {
             Ok(v1::Decision::Allow) => (true, false),
             Ok(v1::Decision::AllowAlways) => (true, true),
@@ -49,8 +54,10 @@ impl v1::approval_service_server::ApprovalService for Services {
             approval_id: request::known_id("approval", &request.approval_id)?,
             allow,
             always,
+            scope,
+            until_ms,
             reason: request.reason,
-            by: if request.by.is_empty() { "a client".to_owned() } else { request.by },
+            by: request::by(request.by),
         };
         let answered = self.deps.threads.resolve(resolution).await.map_err(of_thread)?;
         let rule = answered.rule.unwrap_or_default();
@@ -61,6 +68,7 @@ impl v1::approval_service_server::ApprovalService for Services {
         &self,
         request: Request<v1::AnswerQuestionRequest>,
     ) -> Result<Response<v1::AnswerQuestionResponse>, Status> {
+        self.for_people(&request, "answering a question").await?;
         let request = request.into_inner();
         let question_id = request::known_id("question", &request.question_id)?;
         let answered = self.deps.threads.answer(question_id, request.answer).await.map_err(of_thread)?;

@@ -48,8 +48,9 @@ impl v1::daemon_service_server::DaemonService for Services {
 
     async fn reload_config(
         &self,
-        _: Request<v1::ReloadConfigRequest>,
+        request: Request<v1::ReloadConfigRequest>,
     ) -> Result<Response<v1::ReloadConfigResponse>, Status> {
+        self.for_people(&request, "reading the configuration again").await?;
         let faults = std::sync::Arc::clone(&self.deps.config_faults);
         let errors = tokio::task::spawn_blocking(move || faults(ConfigQuestion::Reload))
             .await

@@ -4,9 +4,11 @@ mod approval;
 mod daemon;
 mod event;
 mod model;
+mod permission;
 mod project;
 mod run;
 mod thread;
+mod trust;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::ServerDeps;
 /// Implements every service of `mcode.v1`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
-    deps: Arc<ServerDeps>,
+    pub(crate) deps: Arc<ServerDeps>,
 }
 
 impl Services {

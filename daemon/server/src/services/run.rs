@@ -18,8 +18,10 @@ impl v1::run_service_server::RunService for Services {
         if let Some(fault) = (self.deps.config_faults)(ConfigQuestion::Blocking).first() {
             return Err(refuse(Code::FailedPrecondition, Reason::ConfigBroken, fault.clone(), None));
         }
-        let blobs = self.deps.threads.deps().store.blobs();
-        let run = request::new_run(request.into_inner(), blobs).await?;
+        let limit = self.limit_to_asker(&request).await?;
+        let threads = self.deps.threads.deps();
+        let (blobs, passed) = (threads.store.blobs(), (threads.config)().passed_env.clone());
+        let run = limit.apply(request::new_run(request.into_inner(), blobs, &passed).await?);
         let started = self.deps.threads.start_run(run).await.map_err(of_thread)?;
         Ok(Response::new(v1::StartRunResponse {
             thread_id: started.thread_id.to_string(),
@@ -29,6 +31,7 @@ impl v1::run_service_server::RunService for Services {
     }
 
     async fn steer_run(&self, request: Request<v1::SteerRunRequest>) -> Result<Response<v1::SteerRunResponse>, Status> {
+        self.for_people(&request, "telling a run what to do").await?;
         let request = request.into_inner();
         let idempotency = request::idempotency(&request.request_id, &request)?;
         let run_id = request::known_id("run", &request.run_id)?;
@@ -43,6 +46,7 @@ impl v1::run_service_server::RunService for Services {
         &self,
         request: Request<v1::QueueInputRequest>,
     ) -> Result<Response<v1::QueueInputResponse>, Status> {
+        self.for_people(&request, "telling a run what to do").await?;
         let request = request.into_inner();
         let idempotency = request::idempotency(&request.request_id, &request)?;
         let thread_id = request::known_id("thread", &request.thread_id)?;

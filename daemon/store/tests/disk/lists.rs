@@ -131,6 +131,7 @@ async fn an_approval_is_found_while_it_waits() {
         why: String::new(),
         deadline_ms: None,
         proposed_rule: None,
+        owners: Vec::new(),
     };
     let append = thread.next(vec![NewEvent::of_thread(EventBody::ApprovalRequested { request })], 5);
     store.append(append).await.unwrap();

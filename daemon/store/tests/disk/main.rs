@@ -8,6 +8,7 @@
     unreachable_pub
 )]
 
+mod chain;
 mod damage;
 mod keeping;
 mod lists;

@@ -110,6 +110,8 @@ async fn an_approval_is_given_once_and_the_command_runs_once() {
         approval_id,
         allow,
         always: false,
+        scope: mcode_threads::GrantScope::User,
+        until_ms: None,
         reason: String::new(),
         by: "user".into(),
     };

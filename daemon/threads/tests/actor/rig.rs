@@ -17,10 +17,10 @@ use mcode_models::{
     Access as ModelAccess, ListedModel, ModelError, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ModelRequest,
     ModelStream, Pricing, ResolvedModel, Response, StopReason, StreamEvent, Wire,
 };
-use mcode_permissions::RuleSet;
 use mcode_permissions::access::{Access, Category};
 use mcode_store::Store;
-use mcode_threads::{Deps, NewInput, NewRun, RunSurroundings, Threads};
+use mcode_threads::deps::Current;
+use mcode_threads::{Deps, NewInput, NewRun, RuleBook, RunSurroundings, Threads};
 use mcode_tools::bounds::Settings;
 use mcode_tools::{Bounds, CallContext, CallPlan, OwnPlaces, Tool, ToolFailure, ToolOutput, ToolSet, ToolSpec};
 use serde_json::{Value, json};
@@ -231,14 +231,16 @@ impl Rig {
         let reaped: Arc<Mutex<Vec<String>>> = Arc::default();
         let (orphans, marked) = (Arc::clone(&reaped), Arc::clone(&reaped));
         let config = Arc::new(config);
-        let rules = Arc::new(RuleSet::parse(&config.permissions).0);
+        let current: Current<Effective> = Arc::new(move || Arc::clone(&config));
+        let store = open(&root, &clock);
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let deps = Deps {
-            store: open(&root, &clock),
+            rules: RuleBook::new(Arc::clone(&current), store.clone(), time, Default::default(), Vec::new()),
+            store,
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),
-            rules: Arc::new(move || Arc::clone(&rules)),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
-            config: Arc::new(move || Arc::clone(&config)),
+            config: current,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),
             retry: RetryPolicy::default(),
@@ -251,7 +253,7 @@ impl Rig {
                 Box::pin(async {})
             }),
             end_processes: Arc::new(|_| Box::pin(async {})),
-            keep_rule: Arc::new(|_| Ok(())),
+            change_rule: Arc::new(|_| Ok(true)),
         };
         Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped }
     }
@@ -268,6 +270,7 @@ impl Rig {
             mode: None,
             thinking: None,
             approval: Some(ApprovalPolicy::Ask),
+            approval_at_most: None,
             interactive: true,
             limits: RunLimits::default(),
             cwd: self.root.join("work").to_string_lossy().into_owned(),

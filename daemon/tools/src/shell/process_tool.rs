@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::clean::clean;
+use super::mentioned::judged;
 use super::table::{Process, ProcessTable, Stage};
 use super::tool::shortened;
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
@@ -120,7 +121,7 @@ impl Tool for ProcessTool {
             // What is written may be run: a background shell takes commands. So it is judged as one.
             Action::Write(process, input) => CallPlan {
                 preview: format!("write to `{}`:\n{input}", process.command),
-                access: vec![Access::Command { command: input, cwd: context.cwd.clone() }],
+                access: judged(input, &context.cwd, context),
                 parallel: false,
             },
         })

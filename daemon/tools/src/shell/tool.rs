@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::environment::command_env;
 use super::held::Held;
+use super::mentioned::judged;
 use super::render::render;
 use super::supervise::supervise;
 use super::table::{End, LIVE_MAX, Process, ProcessTable, Stage};
@@ -144,7 +145,7 @@ impl Tool for ShellTool {
             Some(_) => format!("OUTSIDE THE SANDBOX:\n{preview}"),
             None => preview,
         };
-        access.push(Access::Command { command: wanted.command, cwd });
+        access.extend(judged(wanted.command, &cwd, context));
         Ok(CallPlan { access, preview, parallel: false })
     }
 

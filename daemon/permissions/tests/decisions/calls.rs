@@ -1,60 +1,13 @@
 //! Decisions, from rules and calls.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use Verdict::{Allow, Ask, Deny};
 use mcode_config::effective::PermissionRules;
 use mcode_events::run::ApprovalPolicy;
-use mcode_permissions::{Access, Category, DecideInput, Decision, Mode, RuleSet, Verdict, propose_rule};
+use mcode_permissions::{Access, Category, Mode, RuleSet, Verdict, propose_rule};
 
-fn listed(rules: &[&str]) -> Vec<(String, String)> {
-    rules.iter().map(|&rule| (rule.to_owned(), "c.toml".to_owned())).collect()
-}
-
-fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> RuleSet {
-    let (set, errors) = RuleSet::parse(&PermissionRules { allow: listed(allow), ask: listed(ask), deny: listed(deny) });
-    assert_eq!(errors, []);
-    set
-}
-
-#[derive(Clone, Copy)]
-struct Setting {
-    mode: Mode,
-    policy: ApprovalPolicy,
-}
-
-const BUILD: Setting = Setting { mode: Mode::Build, policy: ApprovalPolicy::Ask };
-
-fn decide(set: &RuleSet, tool: &str, category: Category, accesses: &[Access], setting: Setting) -> Decision {
-    let extra_dirs = [PathBuf::from("/extra")];
-    set.decide(&DecideInput {
-        tool,
-        category,
-        accesses,
-        mode: setting.mode,
-        policy: setting.policy,
-        project_root: Path::new("/p"),
-        extra_dirs: &extra_dirs,
-        home: Some(Path::new("/h")),
-    })
-}
-
-fn command(text: &str) -> Access {
-    Access::Command { command: text.into(), cwd: "/p".into() }
-}
-
-fn shell(set: &RuleSet, text: &str, setting: Setting) -> Verdict {
-    decide(set, "shell", Category::Execute, &[command(text)], setting).verdict
-}
-
-fn edit(set: &RuleSet, path: &str, setting: Setting) -> Verdict {
-    decide(set, "edit", Category::Edit, &[Access::EditPath(path.into())], setting).verdict
-}
-
-fn read(set: &RuleSet, tool: &str, path: &str, setting: Setting) -> Verdict {
-    decide(set, tool, Category::Read, &[Access::ReadPath(path.into())], setting).verdict
-}
+use crate::setting::{BUILD, Setting, command, decide, edit, listed, read, rules, shell};
 
 #[test]
 fn without_rules_the_defaults_hold() {
@@ -239,7 +192,8 @@ fn the_order_is_deny_mode_ask_allow_policy() {
         ("c x", Deny, Deny, Deny),
         ("d x", Ask, Allow, Deny),
         ("a x; c x", Deny, Deny, Deny),
-        ("a 'x", Ask, Allow, Deny),
+        // What can not be read may be what is denied.
+        ("a 'x", Ask, Ask, Deny),
     ] {
         assert_eq!(shell(&set, text, BUILD), asked, "{text}");
         assert_eq!(shell(&set, text, all), with_all, "{text} all");
@@ -342,67 +296,6 @@ fn the_proposed_rule_allows_the_call_and_little_else() {
     );
     assert_eq!(propose_rule("view", &[Access::ReadPath("/etc/x".into())], root).as_deref(), Some("view(/etc/x)"));
     assert_eq!(propose_rule("tasks", &[Access::Internal], root), None);
-}
-
-/// Every rule as a deny rule, added to every set of rules, for every call in every mode and policy: never allows more.
-#[test]
-fn adding_a_deny_rule_never_widens() {
-    let pool = [
-        "shell",
-        "shell(ls *)",
-        "shell(*)",
-        "shell(rm -rf *)",
-        "edit(src/**)",
-        "edit",
-        "view(**/.env)",
-        "read",
-        "tasks",
-        "view([",
-        "network(*)",
-    ];
-    let calls = [
-        ("shell", Category::Execute, vec![command("ls")]),
-        ("shell", Category::Execute, vec![command("ls; rm -rf x")]),
-        ("shell", Category::Execute, vec![command("ls > src/a")]),
-        ("shell", Category::Execute, vec![command("cat .env 'x")]),
-        ("edit", Category::Edit, vec![Access::EditPath("/p/src/a".into())]),
-        ("view", Category::Read, vec![Access::ReadPath("/p/.env".into())]),
-        ("view", Category::Read, vec![Access::ReadPath("/p/a".into()), Access::ReadPath("/q".into())]),
-        ("web_fetch", Category::Network, vec![Access::Host("a.org".into())]),
-        ("tasks", Category::Internal, vec![Access::Internal]),
-        ("mcp__a__b", Category::Execute, vec![]),
-    ];
-    let set = |allow: &[&str], ask: &[&str], deny: &[&str]| {
-        RuleSet::parse(&PermissionRules { allow: listed(allow), ask: listed(ask), deny: listed(deny) }).0
-    };
-    let settings = [
-        BUILD,
-        Setting { policy: ApprovalPolicy::Deny, ..BUILD },
-        Setting { policy: ApprovalPolicy::All, ..BUILD },
-        Setting { mode: Mode::Plan, policy: ApprovalPolicy::All },
-        Setting { mode: Mode::Explore, ..BUILD },
-    ];
-    let mut compared = 0;
-    for allow in pool {
-        for other in ["shell(ls *)", "read"] {
-            for added in pool {
-                for (before, after) in [
-                    (set(&[allow], &[other], &[]), set(&[allow], &[other], &[added])),
-                    (set(&[allow], &[], &[other]), set(&[allow], &[], &[other, added])),
-                ] {
-                    for (tool, category, accesses) in &calls {
-                        for setting in settings {
-                            let was = decide(&before, tool, *category, accesses, setting);
-                            let is = decide(&after, tool, *category, accesses, setting);
-                            assert!(is.verdict >= was.verdict, "{allow} {other} +{added}: {tool} {accesses:?}");
-                            compared += 1;
-                        }
-                    }
-                }
-            }
-        }
-    }
-    assert_eq!(compared, pool.len().pow(2) * 2 * 2 * calls.len() * settings.len());
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! Whether a call may run: decided by rules, asked if need be, and recorded before it takes effect.
+
+use mcode_events::audit::{AuditEntry, AuditKind};
+use mcode_events::event::{ApprovalOutcome, ApprovalRequest};
+use mcode_events::tool::{ToolCallStatus, ToolResult};
+use mcode_ids::{ApprovalId, TurnId};
+use mcode_permissions::access::Access;
+use mcode_permissions::{Decision, Verdict};
+use mcode_text::truncate_middle;
+use mcode_tools::{CallPlan, ToolSpec};
+
+use crate::calls::Call;
+use crate::drive::{RunContext, RunServices, Stop};
+use crate::port::ApprovalAnswer;
+use crate::reach::{decide, input};
+
+/// How long an approval waits before silence is a refusal, in milliseconds (24 h).
+pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// Most bytes of what a call touches in the record of permissions.
+const SUBJECT_BYTES_MAX: usize = 1024;
+
+/// `Ok(Err(result))` is a refusal that the model is told.
+pub(crate) async fn permit(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    call: &Call,
+    spec: &ToolSpec,
+    plan: &CallPlan,
+) -> Result<Result<(), ToolResult>, Stop> {
+    let decision = decide(services, context, spec, &plan.access);
+    let ask = decision.verdict == Verdict::Ask && context.options.interactive;
+    let approval_id = ask.then(|| ApprovalId::from_uuid(services.ids.next()));
+    let mut record = recorded(services, context, call, plan, &decision);
+    record.approval_id = approval_id;
+    services.port.audit(record).await?;
+    let refused = |preview: &str, text: String| {
+        let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
+        preview.clone_into(&mut result.preview);
+        result
+    };
+    let why = &decision.why;
+    match (decision.verdict, approval_id) {
+        (Verdict::Allow, _) => Ok(Ok(())),
+        (Verdict::Deny, _) => Ok(Err(refused(
+            why,
+            format!("Permission denied: {why}. Nothing was run. Do without it, or tell the user what you would need."),
+        ))),
+        (Verdict::Ask, None) => Ok(Err(refused(
+            &format!("{why}, and nobody is there to answer"),
+            format!(
+                "Permission denied: {why}, and nobody is there to answer. Nothing was run. \
+                 Do without it, or tell the user what you would need."
+            ),
+        ))),
+        (Verdict::Ask, Some(approval_id)) => {
+            let request = approval_request(services, context, approval_id, call, spec, plan, &decision);
+            let asked = services.port.await_approval(turn_id, request);
+            let answer = tokio::select! {
+                answer = asked => answer?,
+                () = context.cancel.cancelled() => return Err(Stop::Cancelled),
+            };
+            Ok(answered(&answer, refused))
+        }
+    }
+}
+
+fn answered(answer: &ApprovalAnswer, refused: impl Fn(&str, String) -> ToolResult) -> Result<(), ToolResult> {
+    match answer.outcome {
+        ApprovalOutcome::Allowed | ApprovalOutcome::AllowedAlways => Ok(()),
+        ApprovalOutcome::Denied => Err(match answer.reason.as_str() {
+            "" => refused("the user said no", "The user refused this call. Nothing was run.".to_owned()),
+            said => refused(
+                &format!("the user said no: {said}"),
+                format!("The user refused this call and said: {said}. Nothing was run."),
+            ),
+        }),
+        ApprovalOutcome::Expired => {
+            Err(refused("nobody answered in time", "Nobody answered in time, so this call was refused.".to_owned()))
+        }
+        ApprovalOutcome::Withdrawn => {
+            Err(refused("withdrawn", "The question was withdrawn; nothing was run.".to_owned()))
+        }
+    }
+}
+
+fn approval_request(
+    services: &RunServices,
+    context: &RunContext,
+    approval_id: ApprovalId,
+    call: &Call,
+    spec: &ToolSpec,
+    plan: &CallPlan,
+    decision: &Decision,
+) -> ApprovalRequest {
+    let extra_dirs: Vec<std::path::PathBuf> = context.options.add_dirs.iter().map(Into::into).collect();
+    ApprovalRequest {
+        approval_id,
+        tool_call_id: call.tool_call_id,
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        preview: crate::preview::shown(&services.redactor.values(&plan.preview)),
+        why: decision.why.clone(),
+        deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
+        proposed_rule: services.rules.now().proposal(&input(context, spec, &plan.access, &extra_dirs)),
+        owners: Vec::new(),
+    }
+}
+
+/// The decision for the record of permissions.
+fn recorded(
+    services: &RunServices,
+    context: &RunContext,
+    call: &Call,
+    plan: &CallPlan,
+    decision: &Decision,
+) -> AuditEntry {
+    let answerer = match &decision.rule {
+        Some(_) => "rules",
+        None if decision.why.starts_with("the default") => "default",
+        None => "mode or policy",
+    };
+    let place = decision.file.as_ref().map(|file| match decision.line {
+        0 => file.clone(),
+        line => format!("{file}:{line}"),
+    });
+    let subject: Vec<String> = plan.access.iter().filter_map(subject).collect();
+    let subject = services.redactor.all(&subject.join(", ")).into_owned();
+    AuditEntry {
+        tool: call.name.clone(),
+        subject: truncate_middle(&subject, SUBJECT_BYTES_MAX),
+        why: services.redactor.all(&decision.why).into_owned(),
+        rule: decision.rule.clone(),
+        place,
+        asker: "model".to_owned(),
+        answerer: answerer.to_owned(),
+        thread_id: Some(context.thread_id),
+        run_id: Some(context.run_id),
+        tool_call_id: Some(call.tool_call_id),
+        ..AuditEntry::new(AuditKind::Decided, decision.verdict.as_str())
+    }
+}
+
+/// What of an access is told; names in a command are told with the command.
+fn subject(access: &Access) -> Option<String> {
+    match access {
+        Access::ReadPath(path) => Some(format!("read {}", path.display())),
+        Access::EditPath(path) => Some(format!("edit {}", path.display())),
+        Access::Command { command, .. } => Some(command.clone()),
+        Access::Host(host) => Some(host.clone()),
+        Access::Unconfined(what) => Some(what.words().to_owned()),
+        Access::Mentioned { .. } | Access::Internal => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! What can not be known of a command before it runs, where a rule speaks of it.
+//!
+//! A rule that forbids `cat secret` can not be held against `cat $x`. Such a command is asked about, and `--approve all`
+//! does not reach over a deny rule that might be meant.
+
+use mcode_config::effective::RuleSource;
+
+use crate::command::{Parsed, Simple};
+use crate::naming::CHANGING;
+use crate::rule::{Rule, Subject};
+use crate::unwrap::base_name;
+use crate::words::Word;
+
+/// Programs that read the files that their words name, with whether the first of these words is a pattern or script.
+const READERS: [(&str, bool); 48] = [
+    ("cat", false),
+    ("tac", false),
+    ("nl", false),
+    ("head", false),
+    ("tail", false),
+    ("less", false),
+    ("more", false),
+    ("bat", false),
+    ("grep", true),
+    ("egrep", true),
+    ("fgrep", true),
+    ("zgrep", true),
+    ("rg", true),
+    ("ag", true),
+    ("sed", true),
+    ("awk", true),
+    ("gawk", true),
+    ("jq", true),
+    ("cut", false),
+    ("sort", false),
+    ("uniq", false),
+    ("paste", false),
+    ("join", false),
+    ("diff", false),
+    ("cmp", false),
+    ("comm", false),
+    ("xxd", false),
+    ("od", false),
+    ("hexdump", false),
+    ("strings", false),
+    ("base64", false),
+    ("base32", false),
+    ("rev", false),
+    ("fold", false),
+    ("tr", false),
+    ("cp", false),
+    ("mv", false),
+    ("ln", false),
+    ("dd", false),
+    ("tar", false),
+    ("zip", false),
+    ("gzip", false),
+    ("openssl", false),
+    ("curl", false),
+    ("scp", false),
+    ("rsync", false),
+    ("install", false),
+    ("source", false),
+];
+
+/// Why it is not known whether one of these rules speaks of the command; `None` when it is known, or no rule could.
+/// With `shielded`, files that rules forbid are out of the command's reach anyway.
+pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bool) -> Option<String> {
+    // The rules that are always there are about mcode's own folders: they must not make every variable suspicious.
+    let rules = || rules.iter().filter(|rule| rule.source != RuleSource::BuiltIn);
+    let about_text = |rule: &Rule| rule.pattern.is_some() && matches!(rule.subject, Subject::Shell | Subject::Tool(_));
+    let paths = !shielded && rules().any(|rule| rule.path_pattern().is_some());
+    if !paths && !rules().any(about_text) {
+        return None;
+    }
+    let Some(parsed) = parsed else { return Some("the command can not be read as a whole".into()) };
+    if parsed.unseen {
+        return Some("part of the command is known only when it runs".into());
+    }
+    if !paths {
+        return None;
+    }
+    let changing = rules().any(|rule| matches!(rule.subject, Subject::Edit) && rule.pattern.is_some());
+    let reading = rules().any(|rule| !matches!(rule.subject, Subject::Edit) && rule.path_pattern().is_some());
+    let file = |program: &str| Some(format!("which file '{program}' is given is known only when it runs"));
+    for redirect in &parsed.redirects {
+        if (if redirect.write { changing } else { reading }) && unknown(&redirect.target) {
+            return file(if redirect.write { ">" } else { "<" });
+        }
+    }
+    parsed.all().find_map(|simple| {
+        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        let reads = reading.then(|| READERS.iter().find(|(name, _)| *name == program)).flatten();
+        let changes = changing && CHANGING.contains(&program);
+        let unknown = reads.is_some_and(|(_, pattern)| operand_unknown(simple, *pattern))
+            || changes && operand_unknown(simple, false);
+        if unknown { file(program) } else { None }
+    })
+}
+
+/// Whether an operand of a command is known only when it runs. `{}` is what `find` puts there.
+fn operand_unknown(simple: &Simple, pattern_first: bool) -> bool {
+    let given = |word: &Word| word.text.starts_with("-e") || word.text.starts_with("-f") || word.text.starts_with("--");
+    let skipped = usize::from(pattern_first && !simple.words.iter().any(given));
+    let operands = simple.words.iter().skip(1).filter(|word| !word.text.starts_with('-'));
+    operands.skip(skipped).any(|word| unknown(word) || word.text == "{}")
+}
+
+/// Whether a word is known only when it runs. The folders of the user and of the command are known well enough.
+fn unknown(word: &Word) -> bool {
+    let known = ["$HOME/", "${HOME}/", "$PWD/", "${PWD}/"].iter().find_map(|start| word.text.strip_prefix(start));
+    word.dynamic && known.is_none_or(|rest| rest.contains(['$', '`', '<', '>']))
+}
