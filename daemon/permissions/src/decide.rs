@@ -175,8 +175,10 @@ impl RuleSet {
     fn uncertain(&self, case: &Case<'_>) -> Option<Decision> {
         for (word, rules) in [("deny", &self.deny), ("ask", &self.ask)] {
             let decision = match case.access {
-                Some(Access::Command { .. }) => unknown_part(case.parsed.as_ref(), rules, case.input.shielded)
-                    .map(|why| Decision::perhaps(&why, word, None)),
+                Some(Access::Command { command, .. }) => {
+                    unknown_part(command, case.parsed.as_ref(), rules, case.input.shielded)
+                        .map(|why| Decision::perhaps(&why, word, None))
+                }
                 Some(Access::Mentioned { path, below, changes }) => {
                     let meant = rules.iter().find(|rule| case.below_restricted(rule, path, below, *changes));
                     meant.map(|rule| Decision::perhaps("the command reads everything in a folder", word, Some(rule)))
