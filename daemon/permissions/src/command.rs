@@ -1,6 +1,8 @@
 //! Taking a shell command apart into the simple commands and redirections it consists of.
 
-use tree_sitter::{Node, Parser};
+use std::cell::RefCell;
+
+use tree_sitter::{Node, Parser, Tree};
 
 use crate::unwrap;
 pub use crate::words::Word;
@@ -83,9 +85,7 @@ pub(crate) fn parse_at(command: &str, depth: usize) -> Option<Parsed> {
     if command.len() > COMMAND_BYTES_MAX || depth > DEPTH_MAX {
         return None;
     }
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-    let tree = parser.parse(command, None)?;
+    let tree = tree_of(command)?;
     let root = tree.root_node();
     if root.has_error() {
         return None;
@@ -104,6 +104,21 @@ pub(crate) fn parse_at(command: &str, depth: usize) -> Option<Parsed> {
         stack[from..].reverse();
     }
     Some(parsed)
+}
+
+thread_local! {
+    /// Making a parser costs more than reading a short command.
+    static PARSER: RefCell<Option<Parser>> = RefCell::new(bash());
+}
+
+fn bash() -> Option<Parser> {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+    Some(parser)
+}
+
+fn tree_of(command: &str) -> Option<Tree> {
+    PARSER.with_borrow_mut(|parser| parser.as_mut()?.parse(command, None))
 }
 
 fn text<'a>(node: Node<'_>, source: &'a str) -> Option<&'a str> {

@@ -1,5 +1,6 @@
 //! The decision about one tool call.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use mcode_config::effective::RuleSource;
@@ -9,7 +10,7 @@ use crate::access::{Access, Category, Unconfined};
 use crate::command::{Parsed, Simple, parse};
 use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
-use crate::naming::raw_commands;
+use crate::naming::{Name, raw_commands};
 use crate::paths::{Places, absolute, is_secret};
 use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
@@ -123,6 +124,8 @@ pub(crate) struct Case<'a> {
     pub(crate) input: &'a DecideInput<'a>,
     access: Option<&'a Access>,
     pub(crate) parsed: Option<Parsed>,
+    /// What the command names, once somebody has asked.
+    pub(crate) names: OnceCell<Vec<Name>>,
 }
 
 impl RuleSet {
@@ -147,7 +150,7 @@ impl RuleSet {
             Some(Access::Command { command, .. }) => parse(command),
             _ => None,
         };
-        let case = Case { input, access, parsed };
+        let case = Case { input, access, parsed, names: OnceCell::new() };
         if let Some(rule) = self.deny.iter().find(|rule| case.restricted_by(rule)) {
             return Decision::by(Verdict::Deny, "deny", rule);
         }
@@ -172,8 +175,10 @@ impl RuleSet {
     fn uncertain(&self, case: &Case<'_>) -> Option<Decision> {
         for (word, rules) in [("deny", &self.deny), ("ask", &self.ask)] {
             let decision = match case.access {
-                Some(Access::Command { .. }) => unknown_part(case.parsed.as_ref(), rules, case.input.shielded)
-                    .map(|why| Decision::perhaps(&why, word, None)),
+                Some(Access::Command { command, .. }) => {
+                    unknown_part(command, case.parsed.as_ref(), rules, case.input.shielded)
+                        .map(|why| Decision::perhaps(&why, word, None))
+                }
                 Some(Access::Mentioned { path, below, changes }) => {
                     let meant = rules.iter().find(|rule| case.below_restricted(rule, path, below, *changes));
                     meant.map(|rule| Decision::perhaps("the command reads everything in a folder", word, Some(rule)))

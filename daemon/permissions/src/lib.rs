@@ -1,9 +1,11 @@
 //! Decides whether a tool call may run: `deny > mode > ask > allow > policy > default`. Pure: no disk, no clock.
 //!
-//! [`RuleSet::parse`] reads rules, [`RuleSet::decide`] judges one call, [`propose_rule`] says which rule would allow
-//! it next time. Invariants: adding a deny rule never allows more; what can not be understood is never allowed by a
-//! rule; a deny rule that can not be read makes everything it might have forbidden ask. Absent on purpose: asking, and
-//! remembering answers.
+//! [`RuleSet::parse`] reads rules, [`RuleSet::decide`] judges one call, [`RuleSet::proposal`] says which rule would allow
+//! it next time, [`mentions`] tells which paths a command names so that somebody looks where they lead, and
+//! [`RuleSet::denied_paths`] what a sandbox should hide. Invariants: adding a deny rule never allows more; what can not be
+//! understood is never allowed by a rule, and asks where a deny rule may mean it; a deny rule that can not be read makes
+//! everything it might have forbidden ask; nobody loosens a rule of the machine. Absent on purpose: the disk, the clock,
+//! asking, and remembering answers.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -113,6 +113,14 @@ impl CommandPattern {
     /// word that is known only when it runs may be any word but an option.
     pub(crate) fn loose(&self, words: &[Word]) -> bool {
         let Some(program) = words.first() else { return false };
+        // Most rules are about another program, and that is seen at once.
+        let first = self.0.first().and_then(Token::literal).filter(|first| !is_option(first));
+        if let (Some(wanted), Some(name)) = (first, literal_end(program))
+            && wanted != name
+            && wanted != program.text
+        {
+            return false;
+        }
         let source: Vec<Option<&str>> = words.iter().map(|word| Some(word.text.as_str())).collect();
         if sequence(&self.0, &source, false) {
             return true;

@@ -113,6 +113,9 @@ pub(crate) fn bases(parsed: &Parsed, cwd: &Path, home: Option<&Path>) -> Vec<Pat
                 text => targets.extend(["--chdir=", "--directory="].iter().find_map(|name| text.strip_prefix(name))),
             }
         }
+        if moves && simple.words.len() == 1 {
+            bases.extend(home.map(Path::to_path_buf));
+        }
         for target in targets {
             let further: Vec<PathBuf> = bases.iter().map(|base| absolute(base, target, home)).collect();
             for folder in further {

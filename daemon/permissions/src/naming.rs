@@ -13,33 +13,53 @@ use crate::words::Word;
 /// Programs that change the files they name.
 pub(crate) const CHANGING: [&str; 14] =
     ["rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln", "patch", "rmdir"];
+/// A word of a command, and the paths that it may name.
+#[derive(Debug)]
+pub(crate) struct Name {
+    paths: Vec<PathBuf>,
+    /// The word itself, when the shell would replace it.
+    glob: Option<Word>,
+    reads: bool,
+    changes: bool,
+}
+
 impl Case<'_> {
     /// Whether a command names a path that the rule is about. With `changing`, only where it would be written.
     pub(crate) fn names_path(&self, rule: &Rule, command: &str, cwd: &Path, changing: bool) -> bool {
-        let places = self.input.places();
+        let names = self.names.get_or_init(|| self.all_names(command, cwd));
+        names.iter().filter(|name| if changing { name.changes } else { name.reads }).any(|name| {
+            name.paths.iter().any(|path| self.path_restricted(rule, path, changing))
+                || name.glob.as_ref().is_some_and(|word| self.glob_hits(rule, word))
+        })
+    }
+
+    /// Everything that a command names, found once for all rules.
+    fn all_names(&self, command: &str, cwd: &Path) -> Vec<Name> {
+        let home = self.input.places().home;
         let bases = match &self.parsed {
-            Some(parsed) => bases(parsed, cwd, places.home),
+            Some(parsed) => bases(parsed, cwd, home),
             None => vec![cwd.to_path_buf()],
         };
-        let hit = |word: &Word| {
-            let hits = |base: &PathBuf| {
-                named_paths(word, base, places.home).iter().any(|path| self.path_restricted(rule, path, changing))
-            };
-            bases.iter().any(hits) || (word.glob && self.glob_hits(rule, word))
+        let name = |word: &Word, reads: bool, changes: bool| Name {
+            paths: bases.iter().flat_map(|base| named_paths(word, base, home)).collect(),
+            glob: word.glob.then(|| word.clone()),
+            reads,
+            changes,
         };
-        let Some(parsed) = &self.parsed else {
-            return raw_commands(command).iter().flatten().any(hit);
-        };
-        let redirected = parsed.redirects.iter().any(|it| it.write == changing && hit(&it.target));
-        let evaluated = || raw_commands(command).iter().flatten().any(hit);
-        let named = parsed.all().any(|simple| {
-            if evaluates_text(&simple.words) && evaluated() || simple.values.iter().any(hit) {
-                return true;
-            }
+        let raw = || raw_commands(command).iter().flatten().map(|word| name(word, true, true)).collect::<Vec<_>>();
+        let Some(parsed) = &self.parsed else { return raw() };
+        let mut names: Vec<Name> =
+            parsed.redirects.iter().map(|redirect| name(&redirect.target, !redirect.write, redirect.write)).collect();
+        for simple in parsed.all() {
             let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
-            (!changing || CHANGING.contains(&program)) && simple.words.iter().skip(1).any(hit)
-        });
-        redirected || named
+            let changes = CHANGING.contains(&program);
+            names.extend(simple.values.iter().map(|value| name(value, true, true)));
+            names.extend(simple.words.iter().skip(1).map(|word| name(word, true, changes)));
+        }
+        if parsed.all().any(|simple| evaluates_text(&simple.words)) {
+            names.extend(raw());
+        }
+        names
     }
 
     pub(crate) fn path_restricted(&self, rule: &Rule, path: &Path, changing: bool) -> bool {

@@ -63,9 +63,21 @@ const READERS: [(&str, bool); 48] = [
     ("source", false),
 ];
 
+/// Programs that run code which they are given as text. Versions may follow (`python3.12`).
+const INTERPRETERS: [&str; 12] =
+    ["python", "pypy", "perl", "ruby", "node", "deno", "bun", "php", "lua", "tclsh", "osascript", "pwsh"];
+/// Without any of these, code reads no file and runs no program.
+const CAPABLE: [&str; 30] = [
+    "open", "read", "import", "require", "exec", "eval", "system", "file", "io", "`", "load", "use", "do", "<",
+    "process", "fs", "deno", "bun", "function", "global", "qx", "__", "attr", "kernel", "%x", "include", "glob",
+    "spawn", "shell", "with",
+];
+/// Variables that say where names lead.
+const LEADING: [&str; 4] = ["HOME", "PWD", "OLDPWD", "CDPATH"];
+
 /// Why it is not known whether one of these rules speaks of the command; `None` when it is known, or no rule could.
 /// With `shielded`, files that rules forbid are out of the command's reach anyway.
-pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bool) -> Option<String> {
+pub(crate) fn unknown_part(command: &str, parsed: Option<&Parsed>, rules: &[Rule], shielded: bool) -> Option<String> {
     // The rules that are always there are about mcode's own folders: they must not make every variable suspicious.
     let rules = || rules.iter().filter(|rule| rule.source != RuleSource::BuiltIn);
     let about_text = |rule: &Rule| rule.pattern.is_some() && matches!(rule.subject, Subject::Shell | Subject::Tool(_));
@@ -77,9 +89,17 @@ pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bo
     if parsed.unseen {
         return Some("part of the command is known only when it runs".into());
     }
+    if let Some(simple) = parsed.all().find(|simple| runs_capable_code(simple, command)) {
+        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        return Some(format!("what the code does that '{program}' is given is not known"));
+    }
     if !paths {
         return None;
     }
+    if parsed.all().flat_map(|simple| &simple.assigned).any(|name| LEADING.contains(&name.as_str())) {
+        return Some("the command sets a variable that says where names lead".into());
+    }
+    let lost = parsed.all().any(moves_somewhere);
     let changing = rules().any(|rule| matches!(rule.subject, Subject::Edit) && rule.pattern.is_some());
     let reading = rules().any(|rule| !matches!(rule.subject, Subject::Edit) && rule.path_pattern().is_some());
     let file = |program: &str| Some(format!("which file '{program}' is given is known only when it runs"));
@@ -93,9 +113,51 @@ pub(crate) fn unknown_part(parsed: Option<&Parsed>, rules: &[Rule], shielded: bo
         let reads = reading.then(|| READERS.iter().find(|(name, _)| *name == program)).flatten();
         let changes = changing && CHANGING.contains(&program);
         let unknown = reads.is_some_and(|(_, pattern)| operand_unknown(simple, *pattern))
-            || changes && operand_unknown(simple, false);
+            || changes && operand_unknown(simple, false)
+            // After a move to somewhere, no relative name is known.
+            || lost && (reads.is_some() || changes) && simple.words.iter().skip(1).any(is_relative);
         if unknown { file(program) } else { None }
     })
+}
+
+/// Whether an interpreter is given code, in an argument or as its input, that could read a file or run a program.
+fn runs_capable_code(simple: &Simple, command: &str) -> bool {
+    let program = simple.words.first().map_or("", |word| base_name(&word.text));
+    let program = program.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
+    if !INTERPRETERS.contains(&program) {
+        return false;
+    }
+    let words = || simple.words.iter().skip(1).map(|word| word.text.as_str());
+    let capable = |text: &str| {
+        let text = text.to_lowercase();
+        CAPABLE.iter().any(|word| text.contains(word))
+    };
+    let inline = words().any(|text| {
+        text.starts_with("--eval")
+            || text.starts_with("--print")
+            || (text.starts_with('-') && !text.starts_with("--") && text.contains(['c', 'e', 'E', 'r', 'p']))
+    });
+    let asks = words().any(|text| matches!(text, "--version" | "--help" | "-V" | "-h" | "-v"));
+    let from_input = !asks && words().all(|text| text.starts_with('-'));
+    let module = words().any(|text| text == "-m");
+    !module && (inline && words().any(capable) || from_input && capable(command))
+}
+
+/// Whether it is not known where a command goes to.
+fn moves_somewhere(simple: &Simple) -> bool {
+    let program = simple.words.first().map_or("", |word| base_name(&word.text));
+    let operand = |word: &&Word| !word.text.starts_with('-') || word.text == "-";
+    match program {
+        "popd" => true,
+        "cd" | "pushd" => {
+            simple.words.iter().skip(1).find(operand).is_some_and(|word| unknown(word) || word.glob || word.text == "-")
+        }
+        _ => false,
+    }
+}
+
+fn is_relative(word: &Word) -> bool {
+    !word.text.starts_with(['-', '/', '~'])
 }
 
 /// Whether an operand of a command is known only when it runs. `{}` is what `find` puts there.

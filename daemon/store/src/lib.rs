@@ -3,6 +3,7 @@
 //! SQLite in WAL mode with `synchronous=FULL`: an append that was acknowledged survives `kill -9` and power loss.
 //! One thread owns the writing connection and commits everything that waits in one transaction; readers use
 //! connections of their own. Each row carries a checksum, so that damage is found and named, never taken for news.
+//! Beside the logs it keeps the record of permissions (a hash chain), grants, and which projects are trusted.
 //! Only this crate writes SQL. Absent on purpose: stored snapshots. Folding 10,000 events takes a few tens of
 //! milliseconds, less than it would to keep a second copy of every history true.
 

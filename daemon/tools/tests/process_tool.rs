@@ -5,7 +5,7 @@
 mod stage;
 
 use mcode_events::tool::{TaskItem, TaskStatus};
-use mcode_permissions::access::Access;
+use mcode_permissions::access::{Access, Below};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::LIVE_MAX;
 use mcode_tools::tasks::TasksTool;
@@ -78,7 +78,9 @@ async fn what_is_written_is_judged_as_a_command() {
     let plan = |arguments| stage.process_tool().plan(&arguments, &stage.context).unwrap().access;
     assert_eq!(plan(json!({"action": "poll", "id": id})), [Access::Internal]);
     let written = plan(json!({"action": "write", "id": id, "input": "rm -rf /\n"}));
-    assert_eq!(written, [Access::Command { command: "rm -rf /\n".into(), cwd: stage.context.cwd.clone() }]);
+    assert_eq!(written[0], Access::Command { command: "rm -rf /\n".into(), cwd: stage.context.cwd.clone() });
+    let named = Access::Mentioned { path: "/".into(), below: Below::Nothing, changes: true };
+    assert_eq!(written[1..], [named], "what it names is judged too");
     stage.table.kill_all().await;
 }
 

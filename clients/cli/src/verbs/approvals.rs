@@ -131,6 +131,7 @@ async fn resolve(context: &Context, client: &mcode_client::Client, answer: v1::R
     show_message(context.form, "ResolveApprovalResponse", &response, None, || {
         let done = if decision == v1::Decision::Deny { "denied" } else { "allowed" };
         match response.rule.as_str() {
+            "" if decision == v1::Decision::AllowAlways => "allowed once: no single rule would allow it".to_owned(),
             "" => done.to_owned(),
             rule => format!("{done}, and kept: {rule}"),
         }

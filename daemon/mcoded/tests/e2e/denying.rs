@@ -79,6 +79,8 @@ fn d04_a_denied_file_is_not_read_by_any_spelling() {
         "cat link",
         "cat s*",
         "cat folder/secret",
+        "cat /proc/self/cwd/secret",
+        "cat /proc/self/root/$PWD/secret",
         "cd folder && cat secret",
         "grep -r . .",
         "cat $(ls | grep sec)",
@@ -91,6 +93,11 @@ fn d04_a_denied_file_is_not_read_by_any_spelling() {
         "x=sec; cat ${x}ret",
         "mv folder other",
         "cat {sec,x}ret",
+        "echo $(<secret)",
+        "while read l; do echo $l; done < secret",
+        "exec 3<secret; cat <&3",
+        "cd $OLDPWD; cd - ; cat folder/s*",
+        "python3 -c 'print(open(\"sec\" + \"ret\").read())'",
     ];
     for (policy, allow) in [("all", ""), ("ask", "allow = [\"shell\"]\n")] {
         let config = format!("[permissions]\n{allow}deny = [\"shell(cat secret)\", \"view(**/secret)\"]\n");

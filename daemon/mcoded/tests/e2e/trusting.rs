@@ -114,6 +114,38 @@ fn a_trusted_project_tightens_and_a_change_asks_again() {
 }
 
 #[test]
+fn at_a_terminal_a_person_sees_what_would_run_and_is_asked() {
+    use std::io::Write;
+    for (answer, wanted) in [("n\n", "untrusted"), ("y\n", "trusted")] {
+        let stage = Stage::new(Script::new().reply(Reply::text("hello")));
+        hostile(&stage);
+        let line = stage.daemon.home().join("line.sh");
+        let program = mcode_testkit::daemon::program("mcode");
+        std::fs::write(&line, format!("{} ask -m {MESSAGES} hi", program.display())).unwrap();
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &format!("sh {}", line.display()), "/dev/null"]);
+        script.current_dir(stage.workspace.path()).env_clear();
+        for (name, value) in stage.daemon.command(&stage.workspace.path(), &[]).get_envs() {
+            script.env(name, value.unwrap_or_default());
+        }
+        script.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = script.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(answer.as_bytes()).unwrap();
+        input.flush().unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        let seen = String::from_utf8_lossy(&output.stdout).into_owned();
+        let pwn = stage.workspace.join("PWN3").display().to_string();
+        assert!(seen.matches(&format!("touch {pwn}")).count() >= 4, "{seen}");
+        assert!(seen.contains("Trust this project") && seen.contains("hello"), "{seen}");
+        assert_eq!(stage.json(&["trust", "status"])["trust"]["state"], wanted);
+        assert!(!stage.exists("PWN3"));
+        stage.server.finish();
+    }
+}
+
+#[test]
 fn the_broken_file_of_a_trusted_project_stops_the_run() {
     let stage = Stage::new(Script::new().allow_unused());
     stage.workspace.write(".mcode/config.toml", "[permissions]\ndeny = 3\n");

@@ -10,7 +10,7 @@ use mcode_permissions::{Access, Below, Category, Decision, Mode, RuleSet, Verdic
 use crate::setting::{Setting, command, decide};
 
 /// Sets of rules that are made for each property.
-const SETS: u64 = 1_200;
+const SETS: u64 = 400;
 /// Calls that each set judges.
 const CALLS: usize = 12;
 
@@ -158,7 +158,7 @@ fn compare(seed: u64, add: impl Fn(&mut PermissionRules, WrittenRule), check: im
             check(&was, &is, &what);
         }
     }
-    assert!(told > 100, "only {told} decisions differed: the generator says nothing");
+    assert!(told > 20, "only {told} decisions differed: the generator says nothing");
 }
 
 #[test]

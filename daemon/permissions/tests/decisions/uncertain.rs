@@ -57,6 +57,13 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
         "$cmd secretless",
         "cat 'unfinished",
         "head -c 10 ${f}",
+        "cd $x && cat a",
+        "cd - && head a",
+        "HOME=/elsewhere; cat ~/x",
+        "python3 -c 'print(open(\"sec\" + \"ret\").read())'",
+        "python3.12 - <<EOF\nprint(open('sec' + 'ret').read())\nEOF",
+        "perl -e 'print `c`'",
+        "node --eval 'require(\"f\" + \"s\")'",
     ] {
         for setting in [BUILD, ALL] {
             assert_eq!(shell(&set, text, setting), Ask, "{text}");
@@ -72,6 +79,11 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
         "source env/bin/activate",
         "for f in a b; do echo $f; done",
         "make -j$(nproc)",
+        "cd $x && cargo test",
+        "python3 -c 'print(1)'",
+        "python3 tool.py --input x",
+        "python3 -m pytest -x",
+        "node --version",
         "cat a > $out",
     ] {
         assert_eq!(shell(&set, text, ALL), Allow, "{text}");
@@ -93,6 +105,8 @@ fn a_rule_that_asks_is_meant_too_but_does_not_reach_over_approve_all() {
 #[test]
 fn a_folder_that_a_command_goes_to_is_where_its_names_begin() {
     let set = rules(&["shell"], &[], &["view(sub/secret)"]);
+    let home = rules(&["shell"], &[], &["view(~/secret)"]);
+    assert_eq!(shell(&home, "cd; cat secret", ALL), Deny);
     for text in ["cd sub && cat secret", "cd sub; cat ./secret", "tar -C sub -c secret", "env -C sub cat secret"] {
         assert_eq!(shell(&set, text, ALL), Deny, "{text}");
     }

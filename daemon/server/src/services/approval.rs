@@ -24,7 +24,7 @@ impl v1::approval_service_server::ApprovalService for Services {
             if let Some(only) = only.filter(|only| *only != state.thread_id) {
                 // What a thread below asks is asked here too.
                 let only = only.to_string();
-                approvals.retain(|approval| approval.owner_thread_ids.contains(&only));
+                approvals.retain(|approval| is_asked_at(approval, &only));
                 questions.clear();
             }
             response.approvals.extend(approvals);
@@ -73,5 +73,26 @@ impl v1::approval_service_server::ApprovalService for Services {
         let question_id = request::known_id("question", &request.question_id)?;
         let answered = self.deps.threads.answer(question_id, request.answer).await.map_err(of_thread)?;
         Ok(Response::new(v1::AnswerQuestionResponse { seq: answered.seq.get() }))
+    }
+}
+
+/// Whether the people at this thread are asked: it is the one that asks, or one above it.
+fn is_asked_at(approval: &v1::Approval, thread_id: &str) -> bool {
+    approval.thread_id == thread_id || approval.owner_thread_ids.iter().any(|owner| owner == thread_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_below_asks_is_asked_above() {
+        let approval = v1::Approval {
+            thread_id: "thr_c".to_owned(),
+            owner_thread_ids: vec!["thr_b".to_owned(), "thr_a".to_owned()],
+            ..v1::Approval::default()
+        };
+        let asked: Vec<bool> = ["thr_a", "thr_b", "thr_c", "thr_d"].map(|id| is_asked_at(&approval, id)).to_vec();
+        assert_eq!(asked, [true, true, true, false]);
     }
 }

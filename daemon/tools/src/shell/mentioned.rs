@@ -38,6 +38,7 @@ fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
     let mut accesses: Vec<Access> = Vec::new();
     let mut cut = found.cut;
     for mention in &found.paths {
+        let mention = &of_the_command(mention, cwd);
         let paths = if mention.glob { expanded(&mention.path) } else { Some(vec![mention.path.clone()]) };
         let Some(paths) = paths else {
             accesses.push(unknown(&literal_part(&mention.path), mention.changes, context));
@@ -57,6 +58,13 @@ fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
         accesses.push(unknown(Path::new("/"), true, context));
     }
     accesses
+}
+
+/// `/proc/self/cwd` is the command's own folder, not the daemon's.
+fn of_the_command(mention: &Mention, cwd: &Path) -> Mention {
+    let own = ["/proc/self/cwd", "/proc/thread-self/cwd"];
+    let rest = own.iter().find_map(|own| mention.path.strip_prefix(own).ok());
+    Mention { path: rest.map_or_else(|| mention.path.clone(), |rest| cwd.join(rest)), ..mention.clone() }
 }
 
 fn unknown(folder: &Path, changes: bool, context: &CallContext) -> Access {
