@@ -89,9 +89,10 @@ impl Terminal {
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let copy = own.as_ref().map(File::try_clone);
         let reader = move || match copy {
-            None => read_lines(stdin.lock(), &sender),
             Some(Ok(file)) => read_lines(BufReader::new(file), &sender),
-            Some(Err(_)) => {}
+            None if stdin.is_terminal() => read_lines(stdin.lock(), &sender),
+            // What is piped in answers nothing.
+            None | Some(Err(_)) => {}
         };
         // Without the thread nobody can answer, which is what a closed channel says.
         drop(thread::Builder::new().name("terminal".to_owned()).spawn(reader));

@@ -50,3 +50,11 @@ fn it_serves_a_script_and_logs_requests() {
     assert_eq!(requests[0]["body"]["messages"][0]["content"], "hi");
     assert_eq!(lines.iter().filter(|line| line["event"] == "replied").count(), 3);
 }
+
+#[test]
+fn help_is_given_without_a_script() {
+    let output = Command::new(env!("CARGO_BIN_EXE_fake-model")).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(["--script FILE", "--port N", "--log FILE"].iter().all(|flag| text.contains(flag)), "{text}");
+}
