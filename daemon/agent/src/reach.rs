@@ -40,7 +40,7 @@ fn judged(
     policy: ApprovalPolicy,
 ) -> Decision {
     let extra_dirs: Vec<std::path::PathBuf> = context.options.add_dirs.iter().map(Into::into).collect();
-    services.rules.now().decide(&input(context, spec, accesses, &extra_dirs))
+    services.rules.now().decide(&DecideInput { policy, ..input(context, spec, accesses, &extra_dirs) })
 }
 
 /// What is to be decided about these effects.
@@ -55,7 +55,7 @@ pub(crate) fn input<'a>(
         category: spec.category,
         accesses,
         mode: mode(context),
-        policy,
+        policy: context.options.approval,
         project_root: &context.project_root,
         extra_dirs,
         home: context.tool_env.get("HOME").map(std::path::Path::new),

@@ -3871,7 +3871,7 @@ pub struct ExplainDecisionRequest {
 /// One thing that a call would touch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Touched {
-    /// read, edit, execute, network or internal.
+    /// read, edit, execute, network, unconfined (beyond the sandbox), names (a path in a command) or internal.
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
     /// The resolved path, the command or the host.
