@@ -179,7 +179,8 @@ fn a_stop_interrupts_the_run_once() {
     );
     let run = stage.detach(&["--yolo", "work"]);
     stage.daemon.wait_until("the command has begun", || stage.exists("begun"));
-    let words = ["watch", run.thread_id.as_str(), "--after", "0", "--output", "jsonl"];
+    // A watcher that may start a daemon would bring it back at once.
+    let words = ["watch", run.thread_id.as_str(), "--after", "0", "--output", "jsonl", "--no-autostart"];
     let watcher = stage.daemon.spawn_mcode(&stage.workspace.path(), &words);
     let stopped = stage.mcode(&["daemon", "stop", "--force"]);
     assert_eq!(stopped.code, 0, "{stopped:#?}");
