@@ -52,7 +52,7 @@ pub struct AuditCheck {
 impl Store {
     /// Adds records to the end of the chain; returns when they are on the disk.
     pub async fn audit(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
-        self.writer.change(move |transaction, now| add(transaction, now, &entries)).await
+        self.writer.audit(entries).await
     }
 
     /// Records, newest first.
@@ -86,7 +86,7 @@ fn hash_of(n: i64, at: i64, previous: &str, entry: &str) -> String {
     blake3::hash(format!("{n} {at} {previous} {entry}").as_bytes()).to_hex().to_string()
 }
 
-fn add(transaction: &Transaction<'_>, now: i64, entries: &[AuditEntry]) -> Result<(), StoreError> {
+pub(crate) fn add(transaction: &Transaction<'_>, now: i64, entries: &[AuditEntry]) -> Result<(), StoreError> {
     let last = transaction
         .prepare_cached("SELECT n, hash FROM audit ORDER BY n DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))

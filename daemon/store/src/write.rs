@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mcode_env::Clock;
+use mcode_events::AuditEntry;
 use mcode_events::event::{Event, EventBody};
 use mcode_ids::{Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -21,6 +22,9 @@ const QUEUE: usize = 256;
 /// Appends that share a commit at most.
 const GROUP_MAX: usize = 64;
 
+/// Records that wait to be written, and where that is answered.
+type WaitingAudit = (Vec<AuditEntry>, oneshot::Sender<Result<(), StoreError>>);
+
 /// Where an append is answered.
 type AppendReply = oneshot::Sender<Result<Seq, AppendError>>;
 
@@ -29,6 +33,7 @@ enum Command {
     Append(Box<Append>, AppendReply),
     ResolveProject(ProjectRow, oneshot::Sender<Result<ProjectRow, StoreError>>),
     DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
+    Audit(Vec<AuditEntry>, oneshot::Sender<Result<(), StoreError>>),
     Change(Change),
 }
 
@@ -103,6 +108,12 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
+    pub(crate) async fn audit(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Audit(entries, reply)).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
     async fn send(&self, command: Command) -> Result<(), StoreError> {
         self.commands.send(command).await.map_err(|_| StoreError::Closed)
     }
@@ -130,10 +141,11 @@ impl WriterThread {
     }
 
     fn handle(&mut self, group: Vec<Command>) {
-        let mut appends = Vec::new();
+        let (mut appends, mut audits) = (Vec::new(), Vec::new());
         for command in group {
             match command {
                 Command::Append(append, reply) => appends.push((append, reply)),
+                Command::Audit(entries, reply) => audits.push((entries, reply)),
                 Command::ResolveProject(candidate, reply) => {
                     // A caller that has gone away does not matter: the row is right either way.
                     let _ = reply.send(self.resolve_project(&candidate)).is_ok();
@@ -147,7 +159,35 @@ impl WriterThread {
                 }
             }
         }
+        self.audit_all(audits);
         self.append_all(appends);
+    }
+
+    /// Commits all records that wait at once: calls that are decided beside each other share it.
+    fn audit_all(&mut self, audits: Vec<WaitingAudit>) {
+        if audits.is_empty() {
+            return;
+        }
+        let (entries, replies): (Vec<_>, Vec<_>) = audits.into_iter().unzip();
+        let entries: Vec<AuditEntry> = entries.into_iter().flatten().collect();
+        let mut failed = self.audit(&entries).err();
+        for reply in replies {
+            // All of it is on the disk, or nothing is; the first who waits is told why.
+            let result = match &failed {
+                None => Ok(()),
+                Some(_) => Err(failed.replace(StoreError::Closed).unwrap_or(StoreError::Closed)),
+            };
+            let _ = reply.send(result).is_ok();
+        }
+    }
+
+    fn audit(&mut self, entries: &[AuditEntry]) -> Result<(), StoreError> {
+        self.presence.check()?;
+        let now = self.clock.now().millis();
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        crate::audit::add(&transaction, now, entries)?;
+        transaction.commit()?;
+        Ok(())
     }
 
     /// Commits the whole group at once; if the commit fails, each append is tried alone, so that one bad append can

@@ -368,8 +368,12 @@ impl Actor {
                 let _ = reply.send(taken.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
             }
             AgentSignal::Audit { entry, reply } => {
-                let recorded = self.deps.store.audit(vec![*entry]).await;
-                let _ = reply.send(recorded.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
+                // Beside the actor: calls that are decided at the same time share one commit.
+                let store = self.deps.store.clone();
+                tokio::spawn(async move {
+                    let recorded = store.audit(vec![*entry]).await;
+                    let _ = reply.send(recorded.map_err(|error| RecordError::Log(error.to_string()))).is_ok();
+                });
             }
             AgentSignal::AwaitApproval { run_id, turn_id, request, reply } => {
                 let (id, deadline) = (request.approval_id, request.deadline_ms);

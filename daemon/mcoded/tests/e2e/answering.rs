@@ -26,7 +26,9 @@ fn client(stage: &Stage) -> String {
 
 #[test]
 fn a_tool_call_answers_no_approval_and_changes_no_rules() {
-    let stage = Stage::new(Script::new().reply(run("touch made")).allow_unused());
+    // Without the sandbox, which keeps commands from the socket altogether.
+    let stage =
+        Stage::configured(Script::new().reply(run("touch made")).allow_unused(), "[sandbox]\nenabled = false\n");
     let waits = stage.detach(&["--approve", "ask", "make it"]);
     let id = text(&stage.waiting("approvals")["approval_id"]);
     let mcode = client(&stage);
@@ -79,7 +81,7 @@ fn a_run_that_a_tool_call_starts_may_do_no_more_than_that_call() {
     let inner = format!("{mcode} ask --approve all -m {MESSAGES} --output json inner");
     stage.daemon.write_config(&format!(
         "[providers.anthropic]\nbase_url = \"{base}\"\napi_key = \"literal-key-of-the-test\"\n\
-         [permissions]\nallow = [\"shell({mcode} *)\"]\n"
+         [sandbox]\nenabled = false\n[permissions]\nallow = [\"shell({mcode} *)\"]\n"
     ));
     stage.daemon.restart();
     for reply in [run(&inner), run("touch nested"), Reply::text("inner end"), Reply::text("outer end")] {

@@ -1,6 +1,7 @@
 //! What has to hold for every command there is. Used by the fuzz target, and by the tests on its corpus.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use mcode_config::effective::{PermissionRules, WrittenRule};
 use mcode_events::run::ApprovalPolicy;
@@ -34,6 +35,24 @@ fn decide(set: &RuleSet, command: &str, mode: Mode, policy: ApprovalPolicy) -> V
     .verdict
 }
 
+/// The sets of rules that are compared.
+struct Sets {
+    plain: RuleSet,
+    denied: RuleSet,
+    asked: RuleSet,
+    everything: RuleSet,
+}
+
+static SETS: LazyLock<Sets> = LazyLock::new(|| {
+    let allow = ["shell(ls *)", "shell(git *)", "shell(cargo test *)", "shell(echo *)", "edit(out/**)"];
+    Sets {
+        plain: rules(&allow, &[], &[]),
+        denied: rules(&allow, &[], &["shell(git push *)", "view(secret)", "edit(kept/**)"]),
+        asked: rules(&allow, &["shell(git push *)", "view(secret)"], &[]),
+        everything: rules(&["shell"], &[], &["shell"]),
+    }
+});
+
 /// Panics when something does not hold for these bytes as a command.
 pub fn check(data: &[u8]) {
     let command = String::from_utf8_lossy(data);
@@ -45,21 +64,17 @@ pub fn check(data: &[u8]) {
     let found = mentions(&command, Path::new("/p"), Some(Path::new("/h")));
     assert!(found.paths.len() <= MENTIONS_MAX && found.paths.iter().all(|mention| mention.path.is_absolute()));
 
-    let allow = ["shell(ls *)", "shell(git *)", "shell(cargo test *)", "shell(echo *)", "edit(out/**)"];
-    let plain = rules(&allow, &[], &[]);
-    let denied = rules(&allow, &[], &["shell(git push *)", "view(secret)", "edit(kept/**)"]);
-    let asked = rules(&allow, &["shell(git push *)", "view(secret)"], &[]);
-    let everything = rules(&["shell"], &[], &["shell"]);
+    let Sets { plain, denied, asked, everything } = &*SETS;
     for policy in [ApprovalPolicy::Ask, ApprovalPolicy::Deny, ApprovalPolicy::All] {
         for mode in [Mode::Build, Mode::Plan] {
-            let before = decide(&plain, &command, mode, policy);
-            assert!(decide(&denied, &command, mode, policy) >= before, "a deny rule widened");
-            assert!(decide(&asked, &command, mode, policy) >= before, "an ask rule widened");
-            assert_eq!(decide(&everything, &command, mode, policy), Verdict::Deny, "a denied tool ran");
+            let before = decide(plain, &command, mode, policy);
+            assert!(decide(denied, &command, mode, policy) >= before, "a deny rule widened");
+            assert!(decide(asked, &command, mode, policy) >= before, "an ask rule widened");
+            assert_eq!(decide(everything, &command, mode, policy), Verdict::Deny, "a denied tool ran");
         }
     }
     // What can not be read is allowed by no rule about commands.
     if parse(&command).is_none() {
-        assert_ne!(decide(&plain, &command, Mode::Build, ApprovalPolicy::Ask), Verdict::Allow);
+        assert_ne!(decide(plain, &command, Mode::Build, ApprovalPolicy::Ask), Verdict::Allow);
     }
 }
