@@ -266,9 +266,9 @@ fn help(approval: &v1::Approval, activity: &mut Activity) {
     activity.line("  n REASON  refuse it, and tell the model why");
     if !approval.proposed_rule.is_empty() {
         let rule = sanitize_line(&approval.proposed_rule);
-        activity.line(&format!("  t         run it, and what the rule {rule} matches for the rest of this thread"));
-        activity.line("  a         run it, and keep that rule in your configuration:");
+        activity.line(&format!("  a         run it, and keep the rule {rule} in your configuration:"));
         activity.line("            what it matches is not asked about any more, in later runs too");
+        activity.line("  t         the same, but only in this thread");
     }
     activity.line("  Ctrl+D    no answer from here: refuse it");
     activity.line("  Ctrl+C    cancel the whole run");

@@ -16,6 +16,7 @@ use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
 use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
 use crate::uncertain::unknown_part;
+use crate::verdict::Verdict;
 use crate::words::Word;
 
 /// Where plan mode may write, from the project's root.
@@ -27,29 +28,6 @@ const NOWHERE: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty
 
 /// Words that are looked at from each word on, when a command that is not understood is searched for another.
 const SEARCHED_WORDS: usize = 32;
-
-/// What becomes of a call. Later is stricter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// It runs.
-    Allow,
-    /// Somebody is asked.
-    Ask,
-    /// It does not run.
-    Deny,
-}
-
-impl Verdict {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
-    }
-}
 
 /// What is to be decided.
 #[derive(Debug, Clone, Copy)]

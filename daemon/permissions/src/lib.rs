@@ -24,11 +24,13 @@ mod runners;
 mod shield;
 mod uncertain;
 mod unwrap;
+mod verdict;
 mod words;
 
 pub use access::{Access, Below, Category, Unconfined};
-pub use decide::{DecideInput, Decision, Verdict};
+pub use decide::{DecideInput, Decision};
 pub use mode::Mode;
 pub use propose::{folder_rule, propose_rule};
 pub use rule::{Effect, RuleError, RuleSet, check_rule};
 pub use shield::DeniedPaths;
+pub use verdict::Verdict;

@@ -7,8 +7,9 @@ use mcode_events::run::ApprovalPolicy;
 
 use crate::access::Access;
 use crate::command::parse;
-use crate::decide::{DecideInput, Verdict};
+use crate::decide::DecideInput;
 use crate::rule::{RuleSet, parse_rule};
+use crate::verdict::Verdict;
 use crate::words::Word;
 
 /// Programs whose next word says what they do, and how many such words there are.

@@ -71,6 +71,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
+#[allow(clippy::print_stdout, reason = "the screen of a failed test belongs into the test's output")]
 impl Drop for Terminal<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
