@@ -90,6 +90,7 @@ mod elsewhere {
             match *self {}
         }
 
+        #[cfg(unix)]
         pub(crate) fn enter(&mut self) -> io::Result<()> {
             match *self {}
         }

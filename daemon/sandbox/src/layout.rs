@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::git;
-use crate::policy::{FILE_BYTES_MIN, Network, Policy, Quotas, within};
+#[cfg(unix)]
+use crate::policy::FILE_BYTES_MIN;
+use crate::policy::{Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
 const HIDDEN: [&str; 38] = [

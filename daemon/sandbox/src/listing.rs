@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+#[cfg(unix)]
 use std::time::Duration;
 
 /// Most names of one folder that are looked at.
@@ -14,6 +15,7 @@ const NAMES_MAX: usize = 20_000;
 /// Most folders that are remembered; beyond it all are read anew.
 const REMEMBERED_MAX: usize = 20_000;
 /// A folder that changed so shortly before it was read may have changed again within the same tick of the clock.
+#[cfg(unix)]
 const TICK: Duration = Duration::from_millis(50);
 /// Folders of package managers, large and not worked in.
 const SKIPPED: [&str; 3] = ["node_modules", ".venv", "__pycache__"];

@@ -153,6 +153,7 @@ pub(crate) fn within(path: &Path, roots: &[PathBuf]) -> bool {
 }
 
 /// Whether one of `paths` is below `folder`, or is it.
+#[cfg(target_os = "linux")]
 pub(crate) fn holds(folder: &Path, paths: &[PathBuf]) -> bool {
     paths.iter().any(|path| path.starts_with(folder))
 }
