@@ -22,6 +22,9 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
     // what was made ready before the fork. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
+            // Until it becomes the command it is not to be taken for the daemon.
+            #[cfg(target_os = "linux")]
+            rustix::thread::set_name(c"mcode-command")?;
             rustix::process::setsid()?;
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));

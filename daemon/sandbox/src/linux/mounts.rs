@@ -214,6 +214,7 @@ fn works(namespace: Namespace) -> bool {
     // SAFETY: the closure runs between fork and exec and makes system calls only.
     unsafe {
         command.pre_exec(move || {
+            rustix::thread::set_name(c"mcode-command")?;
             mounts.enter()?;
             Err(io::Error::from_raw_os_error(PROBED))
         });
