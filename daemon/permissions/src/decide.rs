@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use mcode_config::effective::RuleSource;
 use mcode_events::run::ApprovalPolicy;
 
 use crate::access::{Access, Category, Unconfined};
@@ -16,7 +15,7 @@ use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
 use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
 use crate::uncertain::unknown_part;
-use crate::verdict::Verdict;
+use crate::verdict::{Decision, Verdict};
 use crate::words::Word;
 
 /// Where plan mode may write, from the project's root.
@@ -55,45 +54,6 @@ pub struct DecideInput<'a> {
 impl DecideInput<'_> {
     pub(crate) fn places(&self) -> Places<'_> {
         Places { project_root: self.project_root, extra_dirs: self.extra_dirs, home: self.home }
-    }
-}
-
-/// A decision and its reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// What becomes of the call.
-    pub verdict: Verdict,
-    /// Why, for people and the model: names the rule and its file, the mode, or the default.
-    pub why: String,
-    /// The rule that made it, as written.
-    pub rule: Option<String>,
-    /// The file of that rule.
-    pub file: Option<String>,
-    /// Its line there, from 1; 0 when there is none.
-    pub line: usize,
-    /// Who made that rule.
-    pub source: Option<RuleSource>,
-    /// It asks also in runs that allow whatever would be asked.
-    pub firm: bool,
-}
-
-impl Decision {
-    fn new(verdict: Verdict, why: impl Into<String>) -> Self {
-        Self { verdict, why: why.into(), rule: None, file: None, line: 0, source: None, firm: false }
-    }
-
-    fn by(verdict: Verdict, word: &str, rule: &Rule) -> Self {
-        let (text, file) = (Some(rule.text.clone()), Some(rule.file.clone()));
-        let (source, firm) = (Some(rule.source), matches!(rule.source, RuleSource::Managed | RuleSource::BuiltIn));
-        Self { verdict, why: format!("the {word} rule {rule}"), rule: text, file, line: rule.line, source, firm }
-    }
-
-    /// It may be what a deny rule means.
-    fn perhaps(why: &str, word: &str, rule: Option<&Rule>) -> Self {
-        let meant = rule.map_or_else(|| format!("{word} rules are"), |rule| format!("the {word} rule {rule} is"));
-        let mut decision = Self::new(Verdict::Ask, format!("{why}, and {meant} in force"));
-        (decision.firm, decision.source) = (word == "deny", rule.map(|rule| rule.source));
-        decision
     }
 }
 
@@ -182,8 +142,9 @@ impl RuleSet {
                 let why = format!("{}, and this run refuses what would be asked", decision.why);
                 Decision { verdict: Verdict::Deny, why, ..decision }
             }
-            // Whoever allows everything means everything within the sandbox.
-            (Verdict::Ask, ApprovalPolicy::All) if !decision.firm && !case.only_a_person() => {
+            // Whoever allows everything means everything within the sandbox, and what no deny rule may mean.
+            (Verdict::Ask, ApprovalPolicy::All) if case.only_a_person() || decision.firm => decision,
+            (Verdict::Ask, ApprovalPolicy::All) => {
                 let why = format!("this run allows everything that is not denied (otherwise: {})", decision.why);
                 Decision { verdict: Verdict::Allow, why, ..decision }
             }

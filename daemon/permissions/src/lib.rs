@@ -28,9 +28,9 @@ mod verdict;
 mod words;
 
 pub use access::{Access, Below, Category, Unconfined};
-pub use decide::{DecideInput, Decision};
+pub use decide::DecideInput;
 pub use mode::Mode;
 pub use propose::{folder_rule, propose_rule};
 pub use rule::{Effect, RuleError, RuleSet, check_rule};
 pub use shield::DeniedPaths;
-pub use verdict::Verdict;
+pub use verdict::{Decision, Verdict};

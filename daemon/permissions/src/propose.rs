@@ -53,7 +53,7 @@ pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Opt
             Some(format!("{name}({})", pattern(path, project_root)))
         }
         Access::Host(host) => Some(format!("network({})", escape(host))),
-        Access::Unconfined(_) | Access::Mentioned { .. } | Access::Internal => None,
+        Access::Unconfined(_) | Access::Internal | Access::Mentioned { .. } => None,
     }
 }
 

@@ -329,7 +329,9 @@ fn bad_call(failure: &ToolFailure) -> ThreadError {
 fn planned(deps: &Deps, name: &str, arguments: &Value, context: &CallContext) -> Result<Vec<Access>, ThreadError> {
     let arguments = deps.tools.check_arguments(name, arguments).map_err(|failure| bad_call(&failure))?;
     let tool = deps.tools.get(name).ok_or_else(|| bad_call(&ToolFailure::Failed("there is no such tool".into())))?;
-    Ok(tool.plan(&arguments, context).map_err(|failure| bad_call(&failure))?.access)
+    let mut access = tool.plan(&arguments, context).map_err(|failure| bad_call(&failure))?.access;
+    access.splice(..0, context.bounds.beyond(&access));
+    Ok(access)
 }
 
 /// What a call touches that is given by its subject alone.
