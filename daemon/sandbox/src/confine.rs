@@ -4,7 +4,9 @@ use std::fmt;
 
 #[cfg(target_os = "linux")]
 pub(crate) use crate::linux::{Confined, Kept, strength};
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+pub(crate) use crate::macos::{Confined, Kept, strength};
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub(crate) use elsewhere::{Confined, Kept, strength};
 
 /// What this machine can hold.
@@ -12,9 +14,9 @@ pub(crate) use elsewhere::{Confined, Kept, strength};
 pub enum Strength {
     /// The kernel holds policies.
     Enforced {
-        /// Version of Landlock's interface.
-        landlock: u32,
-        /// Whether mount namespaces can be had too: without them, what is fixed can be written, sockets can be
+        /// By what, such as `landlock-7+seccomp` (with the version of its interface) or `seatbelt`.
+        by: String,
+        /// Whether namespaces can be had too: on Linux, without them, what is fixed can be written, sockets can be
         /// reached, and modes and owners of one's own files elsewhere can be changed.
         namespaces: bool,
         /// Whether the number of a command's own processes can be held: by a control group or, for users other than
@@ -47,17 +49,17 @@ impl Strength {
 impl fmt::Display for Strength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Enforced { landlock, namespaces, processes, .. } => {
+            Self::Enforced { by, namespaces, processes, .. } => {
                 let namespaces = if *namespaces { "+namespaces" } else { "" };
                 let processes = if *processes { "+processes" } else { "" };
-                write!(f, "landlock-{landlock}{namespaces}{processes}+seccomp")
+                write!(f, "{by}{namespaces}{processes}")
             }
             Self::None(reason) => write!(f, "none:{reason}"),
         }
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 mod elsewhere {
     use std::io;
     use std::path::Path;
@@ -82,6 +84,14 @@ mod elsewhere {
     impl Confined {
         pub(crate) fn prepare(_policy: &Policy, _cwd: &Path) -> io::Result<(Self, Kept)> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "commands can not be sandboxed on this system yet"))
+        }
+
+        pub(crate) fn runner(&self) -> Option<(&'static str, Vec<String>)> {
+            match *self {}
+        }
+
+        pub(crate) fn enter(&mut self) -> io::Result<()> {
+            match *self {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::git;
 use crate::policy::{FILE_BYTES_MIN, Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
-const HIDDEN: [&str; 35] = [
+const HIDDEN: [&str; 38] = [
     ".ssh",
     ".aws",
     ".azure",
@@ -45,6 +45,9 @@ const HIDDEN: [&str; 35] = [
     ".zsh_history",
     ".psql_history",
     ".mysql_history",
+    "Library/Keychains",
+    "Library/Cookies",
+    "Library/Application Support/Google/Chrome",
 ];
 
 /// Of the whole machine, for those who could read them. Nothing of `/proc`: what lies beside something hidden is named
@@ -56,8 +59,19 @@ const HIDDEN_SYSTEM: [&str; 2] = ["/etc/shadow", "/etc/gshadow"];
 const SHOWN_SSH: [&str; 2] = ["known_hosts", "config"];
 
 /// Of the home folder: caches of build tools, without which a first build fails.
-const CACHES: [&str; 9] =
-    [".cache", ".npm", ".bun/install/cache", "go/pkg", ".gradle", ".m2", ".yarn", ".nuget", ".local/share/pnpm"];
+const CACHES: [&str; 11] = [
+    ".cache",
+    ".npm",
+    ".bun/install/cache",
+    "go/pkg",
+    ".gradle",
+    ".m2",
+    ".yarn",
+    ".nuget",
+    ".local/share/pnpm",
+    "Library/Caches",
+    "Library/pnpm",
+];
 
 /// Of those: what is run outside the sandbox by git's hooks.
 const CACHES_FIXED: [&str; 1] = [".cache/pre-commit"];

@@ -22,6 +22,8 @@ pub mod process;
 #[cfg(unix)]
 pub mod proxy;
 pub mod runner;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
 pub mod self_test;
 pub mod settings;
 pub mod shell;
@@ -30,6 +32,8 @@ pub mod watch;
 
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;

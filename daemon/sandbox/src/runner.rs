@@ -50,7 +50,14 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, kept: Optio
     let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
     let (reader, writer) = io::pipe()?;
-    let mut command = Command::new(program);
+    let mut command = match confined.as_ref().and_then(Confined::runner) {
+        None => Command::new(program),
+        Some((runner, arguments)) => {
+            let mut command = Command::new(runner);
+            command.args(arguments).arg(program);
+            command
+        }
+    };
     os::arguments(&mut command, spec.argv.get(1..).unwrap_or_default());
     command.current_dir(&spec.cwd).env_clear().envs(&spec.env);
     command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });

@@ -26,22 +26,8 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
             }
-            enter(confined.as_mut())
+            confined.as_mut().map_or(Ok(()), Confined::enter)
         });
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn enter(confined: Option<&mut Confined>) -> io::Result<()> {
-    confined.map_or(Ok(()), Confined::enter)
-}
-
-/// Nothing can be made ready on this system, so there is nothing to enter.
-#[cfg(not(target_os = "linux"))]
-fn enter(confined: Option<&mut Confined>) -> io::Result<()> {
-    match confined {
-        None => Ok(()),
-        Some(never) => match *never {},
     }
 }
 

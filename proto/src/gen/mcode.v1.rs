@@ -870,7 +870,7 @@ pub struct SandboxInfo {
     /// Whether the kernel holds commands to a policy.
     #[prost(bool, tag = "1")]
     pub enforced: bool,
-    /// By what, such as `landlock-7+namespaces+seccomp`; `off` or `none` when by nothing.
+    /// By what, such as `landlock-7+seccomp+namespaces`; `off` or `none` when by nothing.
     #[prost(string, tag = "2")]
     pub strength: ::prost::alloc::string::String,
     /// What is not held, one sentence each, with what is missing for it.

@@ -75,6 +75,11 @@ impl Confined {
         Ok((confined, Kept::new(pids, listener)))
     }
 
+    /// The program that runs the command in its place, with its first arguments; none here.
+    pub(crate) fn runner(&self) -> Option<(&'static str, Vec<String>)> {
+        None
+    }
+
     /// Gives up what the policy does not allow, for good. Called in the child; makes system calls only.
     pub(crate) fn enter(&mut self) -> io::Result<()> {
         if let Some(group) = &self.group {
@@ -137,7 +142,7 @@ pub(crate) fn strength() -> Strength {
             let namespaces = namespace().is_some();
             let processes = namespace() == Some(mounts::Namespace::User) || Pids::new(1).is_some();
             let lacks = lacking::lacking(landlock, namespaces, processes);
-            Strength::Enforced { landlock, namespaces, processes, lacks }
+            Strength::Enforced { by: format!("landlock-{landlock}+seccomp"), namespaces, processes, lacks }
         }
     }
 }

@@ -223,7 +223,13 @@ impl Stage {
         let mut ended = self.outsider.try_wait().unwrap().is_some();
         let deadline = Instant::now() + SIGNAL_TIME;
         // A killed process may take a while to go; without a sandbox some of them must.
-        while bare && !ended && before == after && !output.contains(BROKEN) && Instant::now() < deadline {
+        while bare
+            && !ended
+            && before == after
+            && !output.contains(BROKEN)
+            && !output.contains(SECRET)
+            && Instant::now() < deadline
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
             ended = self.outsider.try_wait().unwrap().is_some();
         }
