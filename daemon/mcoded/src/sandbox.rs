@@ -25,7 +25,7 @@ pub(crate) struct Sandbox {
 /// Puts it together for this daemon.
 pub(crate) fn sandbox(config: &ConfigHandle, dirs: &Dirs, socket: &Path) -> Sandbox {
     let settings = settings(config.clone());
-    let temp = temp().unwrap_or_else(|error| {
+    let temp = temp(mcode_env::process::var("MCODE_HOME")).unwrap_or_else(|error| {
         tracing::warn!(%error, "temporary files of commands go to the state folder");
         dirs.state.join("tmp")
     });
@@ -106,12 +106,16 @@ pub(crate) fn tell(bounds: Arc<Bounds>) -> TellSandbox {
     })
 }
 
-/// A folder for temporary files that no other user can have made or can look into.
+/// A folder for temporary files that no other user can have made or can look into: where `MCODE_HOME` has everything,
+/// or a short path, since commands make sockets there.
 #[cfg(unix)]
-fn temp() -> io::Result<PathBuf> {
+fn temp(home: Option<String>) -> io::Result<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let user = mcode_env::process::user_id();
-    let folder = Path::new("/tmp").join(format!("mcode-{user}"));
+    let folder = match home {
+        Some(home) => Path::new(&home).join("tmp"),
+        None => Path::new("/tmp").join(format!("mcode-{user}")),
+    };
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -124,8 +128,8 @@ fn temp() -> io::Result<PathBuf> {
 }
 
 #[cfg(not(unix))]
-fn temp() -> io::Result<PathBuf> {
-    let folder = std::env::temp_dir().join("mcode");
+fn temp(home: Option<String>) -> io::Result<PathBuf> {
+    let folder = home.map_or_else(|| std::env::temp_dir().join("mcode"), |home| Path::new(&home).join("tmp"));
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }

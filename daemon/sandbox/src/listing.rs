@@ -38,6 +38,7 @@ pub(crate) struct Listing {
 /// When a folder was changed, and which it is.
 type Stamp = (i64, i64, u64, u64);
 
+/// Listings by folder, with how the folder was when it was read.
 type Known = HashMap<PathBuf, (Stamp, Arc<Listing>)>;
 
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);

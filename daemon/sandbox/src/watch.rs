@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::git::{HOOKS, Repositories, SETTINGS, text};
+use crate::git::{self, HOOKS, Repositories, SETTINGS, text};
 use crate::policy::Policy;
 
 /// Most files that are kept in mind.
@@ -79,12 +79,27 @@ impl Watch {
         let mut told: Vec<PathBuf> = self.seen.keys().filter(removed).cloned().collect();
         let differs = now.iter().filter(|(path, mark)| match self.seen.get(*path) {
             Some(seen) => seen != *mark,
-            None => runs_something(path),
+            None => self.runs_something(path),
         });
         told.extend(differs.map(|(path, _)| path.clone()));
         told.sort();
         told.truncate(TOLD_MAX);
         told
+    }
+
+    /// Whether a file that was not there before is run or obeyed. The plain settings of a new repository are neither,
+    /// nor is a further work tree of one that was there.
+    fn runs_something(&self, path: &Path) -> bool {
+        let known = |folder: &Path| self.seen.keys().any(|seen| seen.starts_with(folder));
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some(".git") => !git::believed(path).is_some_and(|folder| known(&folder)),
+            Some("commondir") => {
+                let folder = path.parent().unwrap_or(path);
+                let named = text(path).and_then(|text| folder.join(text.trim()).canonicalize().ok());
+                !named.is_some_and(|named| folder.starts_with(named.join("worktrees")) && known(&named))
+            }
+            _ => names_a_program(path),
+        }
     }
 
     fn look(&self) -> BTreeMap<PathBuf, Mark> {
@@ -128,8 +143,8 @@ fn below(folder: &Path, add: &mut dyn FnMut(PathBuf)) {
     }
 }
 
-/// Whether a file that was not there before is run or obeyed. A new repository's plain settings are neither.
-fn runs_something(path: &Path) -> bool {
+/// Whether the settings of a repository name a program or further settings.
+fn names_a_program(path: &Path) -> bool {
     let settings = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("config"));
     let in_git = path.parent().is_some_and(|folder| folder.join("HEAD").is_file());
     if !settings || !in_git {

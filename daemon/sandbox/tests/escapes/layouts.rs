@@ -133,6 +133,28 @@ async fn commands_run_in_every_layout_and_what_git_obeys_is_fixed() {
 }
 
 #[tokio::test]
+async fn a_further_work_tree_is_not_told_and_one_of_a_planted_repository_is() {
+    let kept = tempfile::tempdir().unwrap();
+    let root = kept.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("temp")).unwrap();
+    let project = root.join("project");
+    repository(&project);
+    let policy = policy(&root, &project);
+    let watch = Watch::begin(&policy);
+    let run = async |script: &str| {
+        let script = format!("cd {}; {script}", project.display());
+        Stage::new().shell(&script, Some(policy.clone())).await.0
+    };
+    let output = run("git worktree add -q tree").await;
+    assert!(project.join("tree/.git").is_file(), "{output}");
+    assert_eq!(watch.changes(), Vec::<PathBuf>::new());
+    let output =
+        run("mkdir p other; git init -q --bare p/q; echo 'gitdir: ../p/q' > other/.git; echo x > p/q/hooks/pre-push")
+            .await;
+    assert_eq!(watch.changes(), ["other/.git", "p/q/hooks/pre-push"].map(|name| project.join(name)), "{output}");
+}
+
+#[tokio::test]
 async fn a_link_to_hooks_that_is_replaced_is_told() {
     let kept = tempfile::tempdir().unwrap();
     let root = kept.path().canonicalize().unwrap();
