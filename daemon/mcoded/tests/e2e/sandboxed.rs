@@ -113,6 +113,19 @@ fn a_run_that_approves_everything_stays_in_the_sandbox() {
 }
 
 #[test]
+fn a_run_that_approves_everything_gives_the_network_to_commands_that_ask() {
+    let calls = [shell("cat /proc/net/dev"), ("shell", json!({"command": "cat /proc/net/dev", "sandbox": "network"}))];
+    let stage = Stage::new(Script::new().reply(Reply::tool_calls(calls)).reply(Reply::text("done")));
+    stage.ask(&["--yolo", "look"]).ok();
+    let told = stage.server.request(2).tool_results();
+    let count = |text: &str| text.lines().filter(|line| line.contains(':')).count();
+    let here = count(&std::fs::read_to_string("/proc/net/dev").unwrap());
+    assert_eq!(count(&told[1].1), here, "{told:?}");
+    assert!(!namespaces(&stage) || count(&told[0].1) == 1, "{told:?}");
+    stage.server.finish();
+}
+
+#[test]
 fn a_person_lets_one_command_out() {
     let kept = tempfile::tempdir().unwrap();
     let outside = kept.path().canonicalize().unwrap();
