@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcode_ids::ThreadId;
 use mcode_permissions::access::{Access, Unconfined};
-use mcode_sandbox::{Grounds, Network, Policy};
+use mcode_sandbox::{Grounds, Network, Policy, Watch};
 pub use mcode_sandbox::{NetworkRule, Settings, Strength};
 use tokio::sync::OnceCell;
 
@@ -84,8 +84,8 @@ pub enum Wish {
 /// What a command is held to.
 #[derive(Debug)]
 pub enum Hold {
-    /// The kernel holds this.
-    Held(Box<Policy>),
+    /// The kernel holds this; what it can not, is watched.
+    Held(Box<Policy>, Box<Watch>),
     /// A person let this one run outside.
     LetOut,
     /// Nothing holds it, and why; said once per thread.
@@ -235,9 +235,12 @@ impl CallBounds {
             return Ok(Hold::LetOut);
         }
         let this = self.clone();
-        let policy = tokio::task::spawn_blocking(move || this.command_policy(&settings, wish)).await;
-        let policy = policy.map_err(|error| error.to_string())?;
-        policy.map(|policy| Hold::Held(Box::new(policy))).map_err(|error| {
+        let policy = tokio::task::spawn_blocking(move || {
+            let policy = this.command_policy(&settings, wish)?;
+            let watch = Box::new(Watch::begin(&policy));
+            Ok::<_, io::Error>(Hold::Held(Box::new(policy), watch))
+        });
+        policy.await.map_err(|error| error.to_string())?.map_err(|error| {
             format!("the folder for temporary files of commands can not be made: {error}; nothing was run")
         })
     }

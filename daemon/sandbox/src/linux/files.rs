@@ -24,8 +24,8 @@ const ENTRIES_MAX: usize = 8192;
 const DEVICES: [&str; 13] =
     ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "kvm", "dri", "kfd", "nvidiactl"];
 
-/// The rules as the kernel keeps them.
-pub(super) fn ruleset(policy: &Policy, masked: bool) -> io::Result<OwnedFd> {
+/// The rules as the kernel keeps them. What is `covered` by mounts needs no rule that leaves it out.
+pub(super) fn ruleset(policy: &Policy, covered: &[PathBuf]) -> io::Result<OwnedFd> {
     let failed = |error: RulesetError| io::Error::other(error.to_string());
     let all = AccessFs::from_all(RIGHTS);
     let mut rules = Ruleset::default()
@@ -37,7 +37,8 @@ pub(super) fn ruleset(policy: &Policy, masked: bool) -> io::Result<OwnedFd> {
     let read = AccessFs::from_read(RIGHTS);
     // Names may be listed everywhere: a right of a folder holds for all below it.
     rules = add(rules, Path::new("/"), AccessFs::ReadDir.into())?;
-    for path in readable(policy).iter().chain(&policy.shown) {
+    let hidden: Vec<PathBuf> = policy.hidden.iter().filter(|path| !covered.contains(path)).cloned().collect();
+    for path in readable(&hidden).iter().chain(&policy.shown) {
         rules = add(rules, path, read)?;
     }
     for name in DEVICES {
@@ -48,7 +49,7 @@ pub(super) fn ruleset(policy: &Policy, masked: bool) -> io::Result<OwnedFd> {
     let devices_made = AccessFs::MakeChar | AccessFs::MakeBlock;
     for root in &policy.write {
         // Where hidden things below a writable folder can not be covered, what may be read was named one by one.
-        let reads = if masked || !holds(root, &policy.hidden) { read } else { BitFlags::EMPTY };
+        let reads = if holds(root, &hidden) { BitFlags::EMPTY } else { read };
         rules = add(rules, root, ((all & !read) & !devices_made & !AccessFs::IoctlDev) | reads)?;
     }
     let fd: Option<OwnedFd> = rules.into();
@@ -98,8 +99,8 @@ fn open(path: &Path) -> Option<(OwnedFd, bool)> {
 }
 
 /// The fewest paths that together are everything but what is hidden, and the devices.
-fn readable(policy: &Policy) -> Vec<PathBuf> {
-    let mut hidden = policy.hidden.clone();
+fn readable(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut hidden = hidden.to_vec();
     hidden.push(PathBuf::from("/dev"));
     let mut found = Vec::new();
     let mut open = vec![PathBuf::from("/")];
@@ -134,14 +135,14 @@ mod tests {
         for name in ["a", "b", "secret"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
-        let policy = Policy { hidden: vec![root.join("secret")], ..Policy::default() };
-        let found = readable(&policy);
+        let hidden = [root.join("secret")];
+        let found = readable(&hidden);
         assert!(within(&root.join("a/x"), &found) && within(&root.join("b"), &found));
         assert!(!within(&root.join("secret/x"), &found) && !found.iter().any(|path| root.starts_with(path)));
         assert!(within(Path::new("/usr/bin"), &found) && !within(Path::new("/dev/null"), &found));
         for number in 0..=ENTRIES_MAX {
             std::fs::write(root.join(format!("f{number}")), "").unwrap();
         }
-        assert!(readable(&policy).len() <= ENTRIES_MAX);
+        assert!(readable(&hidden).len() <= ENTRIES_MAX);
     }
 }

@@ -55,6 +55,7 @@ impl Confined {
             Network::Allow => None,
             Network::Deny | Network::Proxy(_) => Some(network::filter(namespace.is_some())?),
         };
+        let mounts = namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?;
         let (pids, group) = Pids::new(policy.quotas.processes).unzip();
         let (listener, hand_out) = match &policy.network {
             Network::Proxy(socket) if namespace.is_some() => {
@@ -63,8 +64,8 @@ impl Confined {
             _ => (None, None),
         };
         let confined = Self {
-            rules: files::ruleset(policy, namespace.is_some())?,
-            mounts: namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?,
+            rules: files::ruleset(policy, mounts.as_ref().map_or(&[], |mounts| mounts.covered()))?,
+            mounts,
             hand_out,
             filter,
             cwd: c_path(cwd)?,

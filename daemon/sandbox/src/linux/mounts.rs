@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
@@ -44,6 +44,7 @@ pub(super) struct Mounts {
     fixed: Vec<CString>,
     covered_folders: Vec<CString>,
     covered_files: Vec<CString>,
+    covered: Vec<PathBuf>,
     /// Shared memory of the command's own: where, and with how much.
     shared: Option<(CString, CString)>,
     /// Whether the network is one of the command's own, with nothing in it but a loopback.
@@ -70,7 +71,7 @@ impl Mounts {
         let in_use = |path: &Path| holds(path, &policy.write) || holds(path, &policy.shown);
         let covered = policy.hidden.iter().chain(&policy.sockets).map(AsRef::as_ref);
         let covered: Vec<&Path> = covered.filter(|path: &&Path| path.exists() && !in_use(path)).collect();
-        let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.into_iter().partition(|path| path.is_dir());
+        let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.iter().partition(|path| path.is_dir());
         let write = paths(&write)?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
@@ -83,6 +84,7 @@ impl Mounts {
             fixed: paths(&fixed)?,
             covered_folders: paths(&folders)?,
             covered_files: paths(&files)?,
+            covered: covered.into_iter().map(Path::to_path_buf).collect(),
             shared,
             offline: policy.network != Network::Allow,
         })
@@ -125,6 +127,11 @@ impl Mounts {
             gone_is_fine(rustix::mount::mount_bind(c"/dev/null", path.as_c_str()))?;
         }
         Ok(())
+    }
+
+    /// What is covered.
+    pub(super) fn covered(&self) -> &[PathBuf] {
+        &self.covered
     }
 
     /// Where shared memory of the command's own was mounted.

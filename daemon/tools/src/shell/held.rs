@@ -36,7 +36,7 @@ const SEARCHED_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Held {
     policy: Option<Arc<Policy>>,
-    watch: Option<Watch>,
+    watch: Option<Box<Watch>>,
     /// Why nothing holds it; said once per thread.
     nothing: Option<String>,
 }
@@ -44,18 +44,13 @@ pub(super) struct Held {
 impl Held {
     /// Makes the policy of a command whose wish was granted, and looks at what it might plant.
     pub(super) async fn begin(context: &CallContext, wish: Wish) -> Result<Self, ToolFailure> {
-        let hold = context.bounds.command(wish).await.map_err(ToolFailure::Failed)?;
-        let (policy, nothing) = match hold {
-            Hold::Held(policy) => (Some(Arc::from(policy)), None),
-            Hold::LetOut => (None, None),
-            Hold::Nothing(why) => (None, context.bounds.first_time().then_some(why)),
-        };
-        let watched: Option<Arc<Policy>> = policy.clone();
-        let watch = match watched {
-            None => None,
-            Some(policy) => tokio::task::spawn_blocking(move || Watch::begin(&policy)).await.ok(),
-        };
-        Ok(Self { policy, watch, nothing })
+        Ok(match context.bounds.command(wish).await.map_err(ToolFailure::Failed)? {
+            Hold::Held(policy, watch) => Self { policy: Some(Arc::from(policy)), watch: Some(watch), nothing: None },
+            Hold::LetOut => Self { policy: None, watch: None, nothing: None },
+            Hold::Nothing(why) => {
+                Self { policy: None, watch: None, nothing: context.bounds.first_time().then_some(why) }
+            }
+        })
     }
 
     /// What the kernel is to hold it to.
@@ -78,7 +73,7 @@ impl Held {
                 summary(policy)
             );
         }
-        let changes = self.watch.as_ref().map(Watch::changes).unwrap_or_default();
+        let changes = self.watch.as_deref().map(Watch::changes).unwrap_or_default();
         if !changes.is_empty() {
             let names: Vec<String> = changes.iter().map(|path: &PathBuf| shown(context, path)).collect();
             let _ = write!(
