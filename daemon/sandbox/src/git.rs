@@ -100,13 +100,18 @@ impl Repositories {
     }
 }
 
-/// What may not be written of a repository. Makes the folder for hooks when there is none: what is not there can not be
-/// fixed, and git does as well with an empty one.
-pub(crate) fn obeyed(folder: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+/// Makes the folder for hooks of a repository that has none: what is not there can not be fixed, and git does as well
+/// with an empty one.
+pub(crate) fn make_fixable(folder: &Path) {
     let hooks = folder.join(HOOKS);
     if hooks.symlink_metadata().is_err() && folder.join("HEAD").is_file() {
         std::fs::create_dir(&hooks).ok();
     }
+}
+
+/// What may not be written of a repository.
+pub(crate) fn obeyed(folder: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let hooks = folder.join(HOOKS);
     let mut found = Vec::new();
     for path in SETTINGS.iter().map(|name| folder.join(name)).chain([hooks]).chain(worktrees(folder)) {
         match path.symlink_metadata() {

@@ -155,6 +155,8 @@ pub struct Grounds {
     pub temp: PathBuf,
     /// `[sandbox] network`.
     pub network: Network,
+    /// Makes what is missing and can only be fixed when it is there: an empty `.git/hooks`. For commands that may write.
+    pub make_missing: bool,
 }
 
 impl Grounds {
@@ -169,7 +171,7 @@ impl Grounds {
         write.extend(listed.iter().cloned());
         let named = write.clone();
         for root in &named {
-            write.extend(protect(root, &named, &mut fixed));
+            write.extend(protect(root, &named, self.make_missing, &mut fixed));
             let startup = home.iter().filter(|home| home.starts_with(root));
             let startup = startup.flat_map(|home| STARTUP.iter().map(move |name| home.join(name)));
             for path in startup.chain([root.join(".mcode")]) {
@@ -256,7 +258,7 @@ impl Grounds {
 }
 
 /// Adds to `fixed` what may not be written below a writable root; gives what must be writable beside it.
-fn protect(root: &Path, writable: &[PathBuf], fixed: &mut Vec<PathBuf>) -> Option<PathBuf> {
+fn protect(root: &Path, writable: &[PathBuf], make: bool, fixed: &mut Vec<PathBuf>) -> Option<PathBuf> {
     let pointer = root.join(".git");
     let kind = pointer.symlink_metadata().ok()?.file_type();
     let folder = if kind.is_dir() {
@@ -268,6 +270,9 @@ fn protect(root: &Path, writable: &[PathBuf], fixed: &mut Vec<PathBuf>) -> Optio
         fixed.push(pointer.clone());
         git::believed(&pointer).or_else(|| git::named(&pointer).filter(|folder| within(folder, writable)))?
     };
+    if make {
+        git::make_fixable(&folder);
+    }
     let reach: Vec<PathBuf> = writable.iter().cloned().chain([folder.clone()]).collect();
     fixed.extend(git::obeyed(&folder, &reach));
     Some(folder)
@@ -349,6 +354,7 @@ mod tests {
             env: BTreeMap::from([("HOME".to_owned(), root.join("home").display().to_string())]),
             private: vec![root.join("data")],
             temp: root.join("tmp"),
+            make_missing: true,
             ..Grounds::default()
         }
     }
@@ -374,6 +380,10 @@ mod tests {
             assert!(policy.hidden.contains(&root.join(hidden)), "{hidden}");
         }
         assert_eq!(policy.shown, [root.join("home/.ssh/id_ed25519.pub")]);
+        std::fs::remove_dir(root.join("home/p/.git/hooks")).unwrap();
+        let looked = Grounds { make_missing: false, ..grounds(&root) }.policy();
+        assert!(!looked.fixed.contains(&root.join("home/p/.git/hooks")));
+        assert!(!root.join("home/p/.git/hooks").exists(), "a look made something");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::git::{Repositories, obeyed};
+use crate::git::{Repositories, make_fixable, obeyed};
 
 /// Whether a command may use the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -98,7 +98,8 @@ impl Policy {
         self
     }
 
-    /// Fixes what git obeys in the repositories below the folders that are worked in. Looks at the disk, within bounds.
+    /// Fixes what git obeys in the repositories below the folders that are worked in. Looks at the disk, within bounds,
+    /// and makes a missing folder for hooks.
     #[must_use]
     pub fn with_repositories(mut self) -> Self {
         let found = Repositories::below(&self.projects);
@@ -106,6 +107,7 @@ impl Policy {
             tracing::debug!(folders = ?self.projects, "too much to search all of it for repositories");
         }
         for folder in &found.folders {
+            make_fixable(folder);
             self.fixed.extend(obeyed(folder, &self.write));
         }
         self.fixed.extend(found.pointers.into_iter().filter(|pointer| !pointer.is_symlink()));

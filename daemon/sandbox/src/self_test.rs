@@ -9,6 +9,8 @@ use crate::policy::{Network, Policy};
 use crate::process::CommandSpec;
 use crate::runner::LocalRunner;
 
+/// How often it is tried when it can not be run.
+const TRIES: usize = 3;
 /// How long the child may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -20,11 +22,16 @@ pub async fn self_test() -> Strength {
         return strength;
     }
     let namespaces = matches!(strength, Strength::Enforced { namespaces: true, .. });
-    match tried(namespaces).await {
-        Ok(None) => strength,
-        Ok(Some(fault)) => Strength::None(fault.to_owned()),
-        Err(error) => Strength::None(format!("the self-test could not run: {error}")),
+    // What is found lasts as long as the daemon, so a machine that is just too busy gets another chance.
+    let mut reason = String::new();
+    for _ in 0..TRIES {
+        match tried(namespaces).await {
+            Ok(None) => return strength,
+            Ok(Some(fault)) => return Strength::None(fault.to_owned()),
+            Err(error) => reason = format!("the self-test could not run: {error}"),
+        }
     }
+    Strength::None(reason)
 }
 
 /// What was not held.

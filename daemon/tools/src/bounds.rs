@@ -261,7 +261,7 @@ impl CallBounds {
                 _ => Network::Deny,
             },
         };
-        let policy = Policy { network, ..self.grounds(settings)?.policy() };
+        let policy = Policy { network, ..self.grounds(settings, !self.reach.looking_only)?.policy() };
         Ok(if self.reach.looking_only { policy.looking_only() } else { policy.with_repositories() })
     }
 
@@ -273,7 +273,7 @@ impl CallBounds {
             if settings.enabled == Some(false) || cfg!(windows) {
                 return None;
             }
-            let grounds = self.grounds(&settings).inspect_err(|error| {
+            let grounds = self.grounds(&settings, false).inspect_err(|error| {
                 tracing::warn!(%error, "no folder for temporary files");
             });
             Some(grounds.map_or_else(|_| Policy::default(), |grounds| grounds.policy()))
@@ -281,7 +281,7 @@ impl CallBounds {
         self.policy.get_or_init(make).as_ref()
     }
 
-    fn grounds(&self, settings: &Settings) -> io::Result<Grounds> {
+    fn grounds(&self, settings: &Settings, make_missing: bool) -> io::Result<Grounds> {
         let temp = self.bounds.places.temp.join(self.thread.to_string());
         mcode_env::files::create_private_dir(&temp)?;
         Ok(Grounds {
@@ -293,6 +293,7 @@ impl CallBounds {
             socket: self.bounds.places.socket.clone(),
             temp: temp.canonicalize()?,
             network: Network::Deny,
+            make_missing,
         })
     }
 }

@@ -111,6 +111,11 @@ async fn a_run_that_only_looks_writes_nothing_by_any_command() {
         assert_eq!(project.read_dir().unwrap().count(), 1, "{command}");
     }
     assert!(!home.shell("f=$(mktemp) && echo x > $f").await.failed);
+    // Nor does the sandbox itself.
+    std::fs::create_dir(project.join(".git")).unwrap();
+    std::fs::write(project.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    home.shell("git status").await;
+    assert_eq!(project.join(".git").read_dir().unwrap().count(), 1);
 }
 
 #[tokio::test]

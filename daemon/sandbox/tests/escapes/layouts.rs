@@ -87,6 +87,7 @@ fn policy(root: &Path, project: &Path) -> Policy {
         env: BTreeMap::from([("HOME".to_owned(), root.display().to_string())]),
         temp: root.join("temp"),
         network: Network::Deny,
+        make_missing: true,
         ..Grounds::default()
     };
     grounds.policy().with_repositories()
