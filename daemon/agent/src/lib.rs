@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod adopted;
 pub mod answer;
 pub mod calls;
 pub mod drive;
@@ -20,6 +21,7 @@ mod reach;
 pub mod repetition;
 pub mod step;
 
+pub use adopted::{AdoptedCall, AdoptedPort, AdoptedRun, attend_calls};
 pub use drive::{RunContext, RunOutcome, RunServices, drive};
 pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
 pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};

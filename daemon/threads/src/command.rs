@@ -133,7 +133,8 @@ pub(crate) enum Command {
     Resolve { resolution: Resolution, reply: Reply<Answered> },
     Answer { question_id: QuestionId, answer: String, reply: Reply<Answered> },
     State { reply: Reply<Arc<ThreadState>> },
-    Close { reply: Reply<()> },
+    /// `keep` leaves commands to the next daemon.
+    Close { keep: bool, reply: Reply<()> },
 }
 
 impl Command {
@@ -143,7 +144,7 @@ impl Command {
             Self::Create { reply, .. } => drop(reply.send(Err(error))),
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
-            Self::Cancel { reply, .. } | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
         }

@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod actor;
+mod adopting;
 pub mod command;
 pub mod deps;
 mod ending;

@@ -1,7 +1,7 @@
 //! Finds threads, wakes their actors, and answers what needs no actor.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcode_agent::{LiveLane, LiveState};
 use mcode_events::event::Event;
@@ -30,6 +30,8 @@ struct Inner {
     actors: Mutex<BTreeMap<ThreadId, ActorHandle>>,
     in_flight: Mutex<BTreeSet<String>>,
     shutting_down: std::sync::atomic::AtomicBool,
+    /// Whether the daemon's end leaves commands to the next one; whoever ends it first decides.
+    keep: OnceLock<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +59,7 @@ impl Threads {
             actors: Mutex::default(),
             in_flight: Mutex::default(),
             shutting_down: std::sync::atomic::AtomicBool::new(false),
+            keep: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -182,6 +185,14 @@ impl Threads {
         Ok(())
     }
 
+    /// Wakes the threads whose commands outlived an earlier daemon; each takes up its own.
+    pub fn wake_found(&self) -> Result<(), ThreadError> {
+        for thread_id in self.inner.deps.processes.found_threads() {
+            self.handle(thread_id)?;
+        }
+        Ok(())
+    }
+
     /// Watches a thread; loads it.
     pub async fn subscribe(&self, thread_id: ThreadId) -> Result<Subscription, ThreadError> {
         self.known(thread_id).await?;
@@ -246,13 +257,19 @@ impl Threads {
         u32::try_from(self.actors().len()).unwrap_or(u32::MAX)
     }
 
-    /// Interrupts all runs, lets every actor record their ends, and refuses new work.
-    pub async fn shut_down(&self) {
+    /// Interrupts all runs, lets every actor record their ends, and refuses new work. With `keep`, commands go on and
+    /// are left to the next daemon, with the runs that wait for one; where commands can not outlive the daemon they are
+    /// ended all the same. The first call decides.
+    pub async fn shut_down(&self, keep: bool) {
+        let keep = *self.inner.keep.get_or_init(|| keep && cfg!(unix));
+        if keep {
+            self.inner.deps.processes.leave_all();
+        }
         self.inner.shutting_down.store(true, std::sync::atomic::Ordering::SeqCst);
         let handles: Vec<ActorHandle> = self.actors().values().cloned().collect();
         let closing = handles.into_iter().map(|handle| async move {
             let (reply, answer) = oneshot::channel();
-            if handle.commands.send(Command::Close { reply }).await.is_ok() {
+            if handle.commands.send(Command::Close { keep, reply }).await.is_ok() {
                 let _ = answer.await.is_ok();
             }
             handle.commands.closed().await;

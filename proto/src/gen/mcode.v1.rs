@@ -883,6 +883,9 @@ pub struct ShutdownRequest {
     /// Interrupt active runs instead of refusing.
     #[prost(bool, tag = "1")]
     pub force: bool,
+    /// Leave commands running for the next daemon, which takes them up; without it they are ended.
+    #[prost(bool, tag = "2")]
+    pub keep_processes: bool,
 }
 /// The daemon is ending.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
