@@ -85,7 +85,7 @@ fn program_in(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     assert!(
         path.is_file(),
-        "{} is not there: build it first (cargo build -p mcoded -p mcode-cli), or set MCODE_BIN_DIR",
+        "{} is not there: build it first (cargo build --workspace --bins), or set MCODE_BIN_DIR",
         path.display()
     );
     path
