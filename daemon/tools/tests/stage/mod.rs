@@ -10,7 +10,7 @@ use mcode_env::{SystemClock, SystemIds};
 use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
-use mcode_sandbox::LocalRunner;
+use mcode_sandbox::Hosts;
 use mcode_tools::bounds::Settings;
 use mcode_tools::port::StartedProcess;
 use mcode_tools::shell::{ProcessTable, shell_tools};
@@ -167,7 +167,8 @@ impl Stage {
             ids: Arc::new(SystemIds),
         };
         let table = ProcessTable::new();
-        let tools = shell_tools(LocalRunner, &table);
+        let hosts = Hosts::new(mcode_testkit::program("mcode-toolhost"), folder.path().join(".toolhosts"));
+        let tools = shell_tools(hosts, &table);
         Self { folder, port, blobs, table, context, tools, bounds, settings, temp }
     }
 
