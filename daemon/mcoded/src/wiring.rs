@@ -72,10 +72,13 @@ pub(crate) async fn serve(
     // then runs are interrupted and recorded; then those who watch have seen it and are let go.
     let ending = async {
         tokio::select! {
-            () = shutdown.token.cancelled() => accepting.cancel(),
+            () = shutdown.token.cancelled() => {
+                threads.keep_processes(shutdown.keeps());
+                accepting.cancel();
+            }
             () = accepting.cancelled() => {}
         }
-        threads.shut_down(shutdown.keeps()).await;
+        threads.shut_down().await;
         streams.cancel();
         tokio::time::sleep(DRAIN_MAX).await;
     };

@@ -257,11 +257,16 @@ impl Threads {
         u32::try_from(self.actors().len()).unwrap_or(u32::MAX)
     }
 
-    /// Interrupts all runs, lets every actor record their ends, and refuses new work. With `keep`, commands go on and
-    /// are left to the next daemon, with the runs that wait for one; where commands can not outlive the daemon they are
-    /// ended all the same. The first call decides.
-    pub async fn shut_down(&self, keep: bool) {
-        let keep = *self.inner.keep.get_or_init(|| keep && cfg!(unix));
+    /// Decides whether [`Self::shut_down`] ends commands, which it does unless told otherwise, or leaves them to the next
+    /// daemon with the runs that wait for one. Where commands can not outlive the daemon they are ended all the same. The
+    /// first call decides.
+    pub fn keep_processes(&self, keep: bool) {
+        self.inner.keep.get_or_init(|| keep && cfg!(unix));
+    }
+
+    /// Interrupts all runs, lets every actor record their ends, and refuses new work.
+    pub async fn shut_down(&self) {
+        let keep = *self.inner.keep.get_or_init(|| false);
         if keep {
             self.inner.deps.processes.leave_all();
         }

@@ -14,5 +14,6 @@ mod starting;
 mod status;
 mod steering;
 mod streams;
+mod surviving;
 mod watching;
 mod working;

@@ -41,8 +41,9 @@ impl v1::daemon_service_server::DaemonService for Services {
             let text = format!("{active} runs are at work");
             return Err(refuse(Code::FailedPrecondition, Reason::RunsActive, text, None));
         }
+        self.deps.threads.keep_processes(keep_processes);
         self.deps.accepting.cancel();
-        self.deps.threads.shut_down(keep_processes).await;
+        self.deps.threads.shut_down().await;
         self.deps.streams.cancel();
         Ok(Response::new(v1::ShutdownResponse { interrupted_runs: active }))
     }

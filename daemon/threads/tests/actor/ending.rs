@@ -70,7 +70,7 @@ async fn a_shutdown_interrupts_and_records_everything() {
     rig.until(waiting, "the question", |state| !state.open.approvals.is_empty()).await;
     let (answering, run_id) = rig.start("an answer").await;
     rig.asked(3).await;
-    rig.threads.shut_down(false).await;
+    rig.threads.shut_down().await;
     for thread_id in [in_tool, waiting, answering] {
         let state = rig.store().load(thread_id).await.unwrap().unwrap().state;
         assert!(state.open.is_empty(), "{:#?}", state.open);
@@ -119,7 +119,7 @@ async fn an_ephemeral_thread_is_forgotten_when_nobody_watches_it_also_by_the_nex
     };
     let left = ephemeral().await.unwrap();
     rig.idle(left.thread_id).await;
-    rig.threads.shut_down(false).await;
+    rig.threads.shut_down().await;
     assert!(rig.store().thread(left.thread_id).await.unwrap().is_some(), "there was no time to forget it");
     let next = mcode_threads::Threads::new(rig.threads.deps().clone());
     next.wake_ephemeral().await.unwrap();
