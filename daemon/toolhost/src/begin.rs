@@ -55,6 +55,12 @@ pub(crate) fn begin(folder: &Path) -> io::Result<Option<Host>> {
     }
 }
 
+/// What lists of processes call this one; it may have been started by a descriptor, which has no name.
+pub(crate) fn name() {
+    #[cfg(target_os = "linux")]
+    rustix::thread::set_name(c"mcode-toolhost").ok();
+}
+
 /// Leaves the daemon's session, and moves the line to it where no child inherits it.
 fn detach() -> io::Result<UnixStream> {
     let line = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;

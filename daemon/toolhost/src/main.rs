@@ -32,6 +32,7 @@ const WRONG_USAGE: u8 = 2;
 
 #[cfg(unix)]
 fn main() -> ExitCode {
+    begin::name();
     let mut arguments = std::env::args_os().skip(1);
     let (Some(folder), None) = (arguments.next(), arguments.next()) else { return usage() };
     match begin::begin(std::path::Path::new(&folder)) {

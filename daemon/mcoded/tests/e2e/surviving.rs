@@ -14,6 +14,8 @@ fn asks_for(arguments: Value) -> Script {
 fn begun(stage: &Stage) -> Detached {
     let run = stage.detach(&["--yolo", "work"]);
     stage.daemon.wait_until("the command has begun", || stage.exists("begun"));
+    let shown = || stage.json(&["threads", "show", &run.thread_id])["events"].clone();
+    stage.daemon.wait_until("its start is recorded", || shown().to_string().contains("process_started"));
     run
 }
 

@@ -1,8 +1,10 @@
 //! Commands in hosts of their own.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub struct Hosts {
 #[derive(Debug)]
 pub(super) struct Place {
     program: PathBuf,
+    /// The program as it was at start, whatever an upgrade has put in its place since: it speaks as this daemon does.
+    held: Option<File>,
     pub(super) folder: PathBuf,
     slots: Arc<Semaphore>,
 }
@@ -35,7 +39,8 @@ impl Hosts {
     /// Hosts that run `program` and keep what they know in folders below `folder`.
     #[must_use]
     pub fn new(program: PathBuf, folder: PathBuf) -> Self {
-        Self { place: Arc::new(Place { program, folder, slots: Arc::new(Semaphore::new(HOSTS_MAX)) }) }
+        let held = if cfg!(target_os = "linux") { File::open(&program).ok() } else { None };
+        Self { place: Arc::new(Place { program, held, folder, slots: Arc::new(Semaphore::new(HOSTS_MAX)) }) }
     }
 
     /// Starts a command. It lives on when this program ends.
@@ -73,8 +78,9 @@ impl Hosts {
         folder::create_private(&self.place.folder).map_err(failed)?;
         let (ours, theirs) = BlockingStream::pair().map_err(failed)?;
         ours.set_nonblocking(true).map_err(failed)?;
-        let mut command = Command::new(program);
-        command.arg(folder).env_clear().current_dir("/");
+        let held = self.place.held.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let mut command = Command::new(held.as_ref().unwrap_or(program));
+        command.arg0(program).arg(folder).env_clear().current_dir("/");
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // Nothing is set that would keep the system from starting it without copying this program's memory first.
         let child = tokio::process::Command::from(command).spawn().map_err(failed)?;

@@ -9,6 +9,7 @@ use crate::process::{CommandSpec, ExitState};
 
 /// Whose a command is: enough for the next daemon to give it back to its thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct About {
     /// Id of the process; names its folder, so letters, digits and `_` only.
     pub process_id: String,
@@ -59,8 +60,9 @@ pub enum Ended {
     Lost(String),
 }
 
-/// Where a command stands.
+/// Where a command stands. A host of another version may leave out what it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
     /// Milliseconds since its start.
     pub age_ms: u64,
