@@ -26,4 +26,5 @@ pub use deps::Deps;
 pub use error::ThreadError;
 pub use mcode_agent::{LiveKey, LiveState};
 pub use mcode_store::{Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
+pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use registry::{Subscription, Threads};

@@ -8,6 +8,7 @@ use mcode_events::event::Event;
 use mcode_events::state::ThreadState;
 use mcode_ids::{InputId, QuestionId, RequestId, RunId, Seq, ThreadId};
 use mcode_store::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+use mcode_tools::shell::ProcessRow;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::actor::{self, Loading, MAILBOX};
@@ -161,6 +162,20 @@ impl Threads {
             .await?
             .ok_or_else(|| not_pending("question", &question_id))?;
         self.ask(thread_id, |reply| Command::Answer { question_id, answer: answer.clone(), reply }).await
+    }
+
+    /// The commands of a thread that run; with `run_id`, only those that this run has started.
+    pub async fn processes(&self, thread_id: ThreadId, run_id: Option<RunId>) -> Result<Vec<ProcessRow>, ThreadError> {
+        let table = Arc::clone(&self.inner.deps.processes);
+        let rows = tokio::task::spawn_blocking(move || table.rows(thread_id))
+            .await
+            .map_err(|error| ThreadError::Store(Box::new(error)))?;
+        let Some(run_id) = run_id.filter(|_| !rows.is_empty()) else { return Ok(rows) };
+        let state = self.state(thread_id).await?;
+        let of_run = |row: &ProcessRow| {
+            state.open.processes.get(&row.process_id).is_some_and(|open| open.run_id == Some(run_id))
+        };
+        Ok(rows.into_iter().filter(of_run).collect())
     }
 
     /// States of the threads that wait for the user.

@@ -8,6 +8,7 @@ mod held;
 mod process;
 mod process_tool;
 mod render;
+mod row;
 mod supervise;
 mod table;
 mod tool;
@@ -24,6 +25,7 @@ pub use process_tool::ProcessTool;
 pub use attend::{Attending, attend};
 pub use found::Found;
 pub use process::{End, Process, Stage};
+pub use row::ProcessRow;
 pub use table::{ENDED_KEPT_MAX, LIVE_MAX, ProcessTable};
 pub use tool::{BACKGROUND_AFTER_S, MAX_TIMEOUT_S, ShellTool};
 

@@ -151,6 +151,12 @@ impl Process {
         self.began
     }
 
+    /// Time since its start.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// How far it has come.
     #[must_use]
     pub fn stage(&self) -> Stage {

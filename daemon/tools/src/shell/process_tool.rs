@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::clean::clean;
 use super::process::{Process, Stage};
+use super::row::usage_words;
 use super::table::ProcessTable;
 use super::tool::shortened;
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
@@ -142,7 +143,12 @@ impl Tool for ProcessTool {
 
 async fn act(action: Action, table: &ProcessTable, context: &CallContext) -> Result<ToolOutput, ToolFailure> {
     match action {
-        Action::List => Ok(list(&table.list(context.thread_id))),
+        Action::List => {
+            let known = table.list(context.thread_id);
+            tokio::task::spawn_blocking(move || list(&known))
+                .await
+                .map_err(|error| ToolFailure::Failed(format!("the processes could not be listed: {error}")))
+        }
         Action::Poll(process, wait) => {
             // When the time is up, what is there is given.
             timeout(wait, process.news()).await.ok();
@@ -180,7 +186,8 @@ fn list(processes: &[Arc<Process>]) -> ToolOutput {
     for process in processes {
         let (id, pid) = (process.process_id, process.identity().pid);
         // Writing to a String does not fail.
-        writeln!(text, "{id}  pid {pid}  {}  {}", state(process), process.command.replace('\n', " ")).ok();
+        let (state, used) = (state(process), usage_words(&process.usage()));
+        writeln!(text, "{id}  pid {pid}  {state}{used}  {}", process.command.replace('\n', " ")).ok();
     }
     ToolOutput::text(text, format!("{} processes", processes.len()))
 }

@@ -129,6 +129,7 @@ pub struct Stage {
     pub blobs: Arc<Kept>,
     pub table: Arc<ProcessTable>,
     pub context: CallContext,
+    pub hosts: Hosts,
     tools: Vec<Arc<dyn Tool>>,
     pub bounds: Arc<Bounds>,
     /// `[sandbox]`.
@@ -168,8 +169,8 @@ impl Stage {
         };
         let table = ProcessTable::new();
         let hosts = Hosts::new(mcode_testkit::program("mcode-toolhost"), folder.path().join(".toolhosts"));
-        let tools = shell_tools(hosts, &table);
-        Self { folder, port, blobs, table, context, tools, bounds, settings, temp }
+        let tools = shell_tools(hosts.clone(), &table);
+        Self { folder, port, blobs, table, context, hosts, tools, bounds, settings, temp }
     }
 
     /// Another reach, for the calls from here on.
