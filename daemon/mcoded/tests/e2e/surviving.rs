@@ -165,6 +165,12 @@ fn a_restart_keeps_a_server_and_a_stop_ends_it() {
     let thread = text(&stage.ask(&["--yolo", "--output", "json", "serve"]).ok().json()["thread_id"]);
     let hosts = stage.daemon.hosts();
     assert_eq!(hosts.len(), 1);
+    let shown = stage.json(&["threads", "show", &thread])["processes"].clone();
+    assert_eq!((shown.as_array().unwrap().len(), &shown[0]["state"]), (1, &json!("running")), "{shown:#}");
+    assert!(shown[0]["rss_bytes"].as_u64().unwrap() > 0 && shown[0]["age_seconds"].is_number(), "{shown:#}");
+    let run = text(&stage.json(&["runs", "list"])["runs"][0]["run_id"]);
+    let told = stage.mcode(&["runs", "show", &run]).ok().stdout;
+    assert!(told.contains("process prc_") && told.contains("s of CPU") && told.contains("while read line"), "{told}");
     stage.mcode(&["daemon", "restart"]).ok();
     assert_eq!(stage.daemon.hosts(), hosts, "the verb keeps it");
     stage.ask(&["-t", &thread, "--yolo", "use it"]).ok();
