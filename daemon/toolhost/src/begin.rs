@@ -75,7 +75,10 @@ fn detach() -> io::Result<UnixStream> {
 }
 
 fn start(folder: &Path, spec: HostedSpec, line: Line) -> Result<Host, (Refusal, Line)> {
-    let HostedSpec { command, about, limit, background, terminal } = spec;
+    let HostedSpec { command, about, limit, background, experience, terminal } = spec;
+    if let Some(experience) = experience {
+        experience.share();
+    }
     let started = (|| {
         let own = |error: io::Error| Refusal::Host(error.to_string());
         folder::create_private(folder).map_err(own)?;

@@ -20,6 +20,8 @@ mod input;
 #[cfg(unix)]
 mod line;
 #[cfg(unix)]
+mod peer;
+#[cfg(unix)]
 mod reaper;
 #[cfg(unix)]
 mod tend;

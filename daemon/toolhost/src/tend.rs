@@ -19,6 +19,7 @@ use crate::bounds::{self, PROCESSES_MAX};
 use crate::clock::{millis, now};
 use crate::input::Input;
 use crate::line::Line;
+use crate::peer::is_welcome;
 use crate::reaper::exit_state;
 
 /// Bytes of output read at once.
@@ -162,6 +163,7 @@ impl Host {
         }
         if ready.listener
             && let Some(Ok((stream, _))) = self.sources.listener.as_ref().map(UnixListener::accept)
+            && is_welcome(&stream)
         {
             self.greet(Line::new(stream));
         }

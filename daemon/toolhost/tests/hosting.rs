@@ -86,6 +86,7 @@ fn spec(name: &str, command: &str) -> HostedSpec {
         },
         limit: None,
         background: false,
+        experience: None,
         terminal: None,
     }
 }

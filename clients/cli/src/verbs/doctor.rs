@@ -236,6 +236,8 @@ fn sandbox(found: Option<v1::SandboxInfo>) -> Check {
         "on Linux 6.2 or later turn Landlock on; until then allow commands with care"
     };
     Check::bad("sandbox", Grade::Warn, format!("{}; not held: {}", found.strength, found.lacks.join("; ")), mend)
+}
+
 /// Whether the daemon's program for running commands is there; `None` where it needs none, or does not say where it is.
 fn toolhost(daemon: &Path) -> Option<Check> {
     const NAME: &str = "mcode-toolhost";

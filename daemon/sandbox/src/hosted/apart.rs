@@ -18,6 +18,7 @@ use super::progress::{HostedSpec, InputError, Progress, Usage};
 use super::tree::Tree;
 use super::wire::{Order, Refusal};
 use super::{HOSTS_MAX, INPUT_BYTES_MAX};
+use crate::confine::Experience;
 use crate::process::{ProcessIdentity, SpawnError};
 
 /// Starts hosts, and finds those of an earlier daemon. Cheap to clone.
@@ -54,7 +55,11 @@ impl Hosts {
         let host = |error: io::Error| SpawnError::Host(error.to_string());
         let folder = self.place.folder.join(&spec.about.process_id);
         let (program, cwd) = (spec.command.argv.first().cloned().unwrap_or_default(), spec.command.cwd.clone());
-        let order = Order::Run(Box::new(spec)).encode().map_err(host)?;
+        let experience = match spec.command.policy {
+            Some(_) => Some(tokio::task::spawn_blocking(Experience::gather).await.map_err(io::Error::other).map_err(host)?),
+            None => None,
+        };
+        let order = Order::Run(Box::new(HostedSpec { experience, ..spec })).encode().map_err(host)?;
         let line = self.launch(&folder, slot)?;
         match converse::begin(line, &order).await.map_err(host)? {
             Ok(hosted) => Ok(hosted),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::hosts::Hosted;
+use crate::confine::Experience;
 use crate::process::{CommandSpec, ExitState};
 
 /// Whose a command is: enough for the next daemon to give it back to its thread.
@@ -42,6 +43,8 @@ pub struct HostedSpec {
     /// Whether it was started to outlive its call: its limit then holds for all that it starts, and less of its output
     /// is kept.
     pub background: bool,
+    /// What the daemon knows of the sandbox here; `None` lets the host find out. Set by [`super::Hosts::start`].
+    pub experience: Option<Experience>,
     /// Gives it a terminal for its input and output, in place of pipes. Not on Windows.
     pub terminal: Option<Terminal>,
 }

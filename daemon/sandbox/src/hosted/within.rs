@@ -241,7 +241,7 @@ mod tests {
             umask: None,
             policy: None,
         };
-        let spec = HostedSpec { command, about: About::default(), limit, background: true, terminal: None };
+        let spec = HostedSpec { command, about: About::default(), limit, background: true, experience: None, terminal: None };
         Hosts::new(PathBuf::new(), PathBuf::new()).start(spec).await.unwrap()
     }
 

@@ -260,6 +260,7 @@ fn spec(
         },
         limit: wanted.limit,
         background: wanted.background,
+        experience: None,
         terminal: None,
     }
 }

@@ -130,6 +130,7 @@ pub struct Stage {
     pub table: Arc<ProcessTable>,
     pub context: CallContext,
     pub hosts: Hosts,
+    hosts_folder: TempDir,
     tools: Vec<Arc<dyn Tool>>,
     pub bounds: Arc<Bounds>,
     /// `[sandbox]`.
@@ -168,9 +169,10 @@ impl Stage {
             ids: Arc::new(SystemIds),
         };
         let table = ProcessTable::new();
-        let hosts = Hosts::new(mcode_testkit::program("mcode-toolhost"), folder.path().join(".toolhosts"));
+        let hosts_folder = TempDir::new().unwrap();
+        let hosts = Hosts::new(mcode_testkit::program("mcode-toolhost"), hosts_folder.path().join("toolhosts"));
         let tools = shell_tools(hosts.clone(), &table);
-        Self { folder, port, blobs, table, context, hosts, tools, bounds, settings, temp }
+        Self { folder, port, blobs, table, context, hosts, hosts_folder, tools, bounds, settings, temp }
     }
 
     /// Another reach, for the calls from here on.
