@@ -335,7 +335,8 @@ impl Actor {
             .map(|record| RunRow { thread_id: self.thread_id, record: record.clone() })
             .collect();
         // Only these matter to the table of processes.
-        let bodies: Vec<EventBody> = events.iter().map(|new| &new.body).filter(|body| ends_process(body)).cloned().collect();
+        let bodies: Vec<EventBody> =
+            events.iter().map(|new| &new.body).filter(|body| ends_process(body)).cloned().collect();
         let result = match ThreadRow::of(state) {
             Some(row) => {
                 let append = Append { thread_id: self.thread_id, expected, events, at_ms, row, runs, request };

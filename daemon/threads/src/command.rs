@@ -126,15 +126,40 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ThreadError>>;
 /// A message to an actor.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Create { thread: NewThread, request: Option<(RequestId, String)>, reply: Reply<Seq> },
-    Start { run: Box<NewRun>, reply: Reply<Started> },
-    Input { input: NewInput, reply: Reply<(InputId, Seq)> },
-    Cancel { run_id: RunId, reply: Reply<()> },
-    Resolve { resolution: Resolution, reply: Reply<Answered> },
-    Answer { question_id: QuestionId, answer: String, reply: Reply<Answered> },
-    State { reply: Reply<Arc<ThreadState>> },
+    Create {
+        thread: NewThread,
+        request: Option<(RequestId, String)>,
+        reply: Reply<Seq>,
+    },
+    Start {
+        run: Box<NewRun>,
+        reply: Reply<Started>,
+    },
+    Input {
+        input: NewInput,
+        reply: Reply<(InputId, Seq)>,
+    },
+    Cancel {
+        run_id: RunId,
+        reply: Reply<()>,
+    },
+    Resolve {
+        resolution: Resolution,
+        reply: Reply<Answered>,
+    },
+    Answer {
+        question_id: QuestionId,
+        answer: String,
+        reply: Reply<Answered>,
+    },
+    State {
+        reply: Reply<Arc<ThreadState>>,
+    },
     /// `keep` leaves commands to the next daemon.
-    Close { keep: bool, reply: Reply<()> },
+    Close {
+        keep: bool,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {

@@ -10,8 +10,8 @@ use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
 use mcode_store::Store;
-use mcode_tools::{Bounds, ToolSet};
 use mcode_tools::shell::ProcessTable;
+use mcode_tools::{Bounds, ToolSet};
 
 /// Gives the present value of something that can change.
 pub type Current<T> = Arc<dyn Fn() -> Arc<T> + Send + Sync>;

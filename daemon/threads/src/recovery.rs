@@ -121,7 +121,8 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<Pr
 
 /// Ends what is left of commands whose host was not found.
 async fn reap(deps: &Deps, state: &ThreadState, kept: &Kept) {
-    let lost = || state.open.processes.iter().filter(|(id, _)| !kept.processes.contains(id)).map(|(_, process)| process);
+    let lost =
+        || state.open.processes.iter().filter(|(id, _)| !kept.processes.contains(id)).map(|(_, process)| process);
     for process in lost() {
         (deps.reap_orphan)(process.pid, process.started_ticks).await;
     }

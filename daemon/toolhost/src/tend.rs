@@ -136,10 +136,7 @@ impl Host {
     /// Waits until all of it is gone and that is written down.
     pub(crate) fn tend(mut self) {
         while !self.status.progress.gone {
-            let ready = match self.wait() {
-                Ok(ready) => ready,
-                Err(_) => Ready::default(),
-            };
+            let ready = self.wait().unwrap_or_default();
             self.handle(&ready);
         }
         // The daemon first: it waits.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use mcode_sandbox::hosted::{HEAD_BYTES, HEAD_BYTES_BACKGROUND, Terminal};
 use mcode_sandbox::{
-    About, CommandSpec, Ended, ExitState, Hosted, HostedSpec, Hosts, InputError, Progress, SpawnError, TOOL_CALL_VARIABLE,
+    About, CommandSpec, Ended, ExitState, Hosted, HostedSpec, Hosts, InputError, Progress, SpawnError,
+    TOOL_CALL_VARIABLE,
 };
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -300,7 +301,10 @@ fn a_command_whose_host_is_killed_is_ended_and_told_as_lost() {
 #[test]
 fn a_terminal_is_one() {
     let stage = Stage::new();
-    let mut shell = spec("terminal", "test -t 0 && test -t 1 && stty size; read line; echo \"[$line]\"; cat; : </dev/tty && echo tty");
+    let mut shell = spec(
+        "terminal",
+        "test -t 0 && test -t 1 && stty size; read line; echo \"[$line]\"; cat; : </dev/tty && echo tty",
+    );
     shell.terminal = Some(Terminal { rows: 33, columns: 111 });
     shell.command.stdin = true;
     let hosted = stage.start(shell);

@@ -19,12 +19,12 @@ use mcode_sandbox::{Hosts, shell_for};
 
 use crate::tool::Tool;
 
+pub use attend::{Attending, attend};
 pub use clean::clean;
 pub use environment::command_env;
-pub use process_tool::ProcessTool;
-pub use attend::{Attending, attend};
 pub use found::Found;
 pub use process::{End, Process, Stage};
+pub use process_tool::ProcessTool;
 pub use row::ProcessRow;
 pub use table::{ENDED_KEPT_MAX, LIVE_MAX, ProcessTable};
 pub use tool::{BACKGROUND_AFTER_S, MAX_TIMEOUT_S, ShellTool};

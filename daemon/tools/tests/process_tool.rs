@@ -11,8 +11,8 @@ use mcode_env::{IdGen, SystemIds};
 use mcode_events::tool::{TaskItem, TaskStatus};
 use mcode_ids::ThreadId;
 use mcode_permissions::access::Access;
-use mcode_tools::ask::AskTool;
 use mcode_sandbox::shell_for;
+use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{LIVE_MAX, ShellTool};
 use mcode_tools::tasks::TasksTool;
 use mcode_tools::{AskOutcome, Tool};
@@ -71,7 +71,11 @@ async fn a_command_that_takes_long_goes_on_in_the_background() {
         .background_after(Duration::from_millis(300));
     let command = "echo early; while [ ! -e go ]; do sleep 0.02; done; echo late; exit 5";
     let out = stage.call(&tool, json!({"command": command})).await.unwrap();
-    assert!(out.text.starts_with("early\n[it still runs after 0 s and goes on in the background as prc_"), "{}", out.text);
+    assert!(
+        out.text.starts_with("early\n[it still runs after 0 s and goes on in the background as prc_"),
+        "{}",
+        out.text
+    );
     assert_eq!((out.code, out.failed), (None, false));
     let id = out.text.split(' ').find(|word| word.starts_with("prc_")).unwrap();
     let poll = stage.process(json!({"action": "poll", "id": id})).await.text;

@@ -83,7 +83,19 @@ fn cargo() -> Command {
 /// Builds what is measured; gives the folder of the programs.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let output = cargo()
-        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost", "--message-format", "json"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "mcoded",
+            "-p",
+            "mcode-cli",
+            "-p",
+            "mcode-toolhost",
+            "--message-format",
+            "json",
+        ])
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()

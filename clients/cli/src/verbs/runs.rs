@@ -64,7 +64,7 @@ pub(crate) async fn run(context: &Context, verb: RunsVerb) -> Outcome {
             let response = client.get_run(v1::GetRunRequest { run_id: id }).await?;
             show_message(context.form, "GetRunResponse", &response, None, || {
                 let run = response.run.as_ref().map(describe).unwrap_or_default();
-                let processes = response.processes.iter().map(|process| process_line(process));
+                let processes = response.processes.iter().map(process_line);
                 std::iter::once(run).chain(processes).collect::<Vec<_>>().join("\n")
             })?;
         }

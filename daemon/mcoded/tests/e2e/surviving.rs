@@ -96,7 +96,9 @@ fn a_command_that_ended_while_no_daemon_ran_is_delivered() {
 #[test]
 fn much_output_from_before_and_after_is_counted_and_not_held() {
     let many = "yes | head -c 200000000";
-    let command = format!("echo BEGIN-MARK; {many}; touch begun; while [ ! -e go ]; do sleep 0.02; done; {many}; echo; echo END-MARK");
+    let command = format!(
+        "echo BEGIN-MARK; {many}; touch begun; while [ ! -e go ]; do sleep 0.02; done; {many}; echo; echo END-MARK"
+    );
     let mut stage = Stage::new(asks_for(json!({"command": command})));
     let run = begun(&stage);
     stage.daemon.kill9();

@@ -56,7 +56,9 @@ impl Hosts {
         let folder = self.place.folder.join(&spec.about.process_id);
         let (program, cwd) = (spec.command.argv.first().cloned().unwrap_or_default(), spec.command.cwd.clone());
         let experience = match spec.command.policy {
-            Some(_) => Some(tokio::task::spawn_blocking(Experience::gather).await.map_err(io::Error::other).map_err(host)?),
+            Some(_) => {
+                Some(tokio::task::spawn_blocking(Experience::gather).await.map_err(io::Error::other).map_err(host)?)
+            }
             None => None,
         };
         let order = Order::Run(Box::new(HostedSpec { experience, ..spec })).encode().map_err(host)?;
@@ -114,7 +116,11 @@ struct Inner {
 }
 
 impl Hosted {
-    pub(super) fn new(tree: Tree, progress: watch::Receiver<Progress>, kept: Arc<Kept>) -> (Self, mpsc::Receiver<Order>) {
+    pub(super) fn new(
+        tree: Tree,
+        progress: watch::Receiver<Progress>,
+        kept: Arc<Kept>,
+    ) -> (Self, mpsc::Receiver<Order>) {
         let (orders, received) = mpsc::channel(ORDERS_MAX);
         let given = { progress.borrow().input_taken + progress.borrow().input_waiting };
         let output = Output::at(kept.path.join(OUTPUT));

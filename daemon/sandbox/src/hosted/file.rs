@@ -142,7 +142,6 @@ impl View {
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path }
     }
-
 }
 
 impl Kept for View {

@@ -27,6 +27,7 @@ mod memory;
 #[cfg(unix)]
 mod survivors;
 #[cfg(any(windows, test))]
+#[cfg_attr(not(windows), allow(dead_code, unreachable_pub, reason = "here it is only tested"))]
 mod within;
 #[cfg(windows)]
 use within as hosts;

@@ -51,7 +51,12 @@ impl Hosts {
         let mut child = LocalRunner.spawn(&spec.command)?;
         let view = View::new(if spec.background { Spool::in_memory() } else { Spool::new() });
         let stdin = child.take_stdin();
-        let first = Progress { input_open: stdin.is_some(), background: spec.background, limit: spec.limit, ..Progress::default() };
+        let first = Progress {
+            input_open: stdin.is_some(),
+            background: spec.background,
+            limit: spec.limit,
+            ..Progress::default()
+        };
         let hosted = Hosted(Arc::new(Inner {
             group: child.group(),
             progress: watch::Sender::new(first),
@@ -241,7 +246,8 @@ mod tests {
             umask: None,
             policy: None,
         };
-        let spec = HostedSpec { command, about: About::default(), limit, background: true, experience: None, terminal: None };
+        let spec =
+            HostedSpec { command, about: About::default(), limit, background: true, experience: None, terminal: None };
         Hosts::new(PathBuf::new(), PathBuf::new()).start(spec).await.unwrap()
     }
 

@@ -80,13 +80,7 @@ impl ProcessTable {
 
     /// Takes up a command that was found: from now on it is a process of its thread like any other. `call_recorded` says
     /// that the log has the end of its call already.
-    pub fn adopt(
-        &self,
-        thread: ThreadId,
-        found: Found,
-        call_recorded: bool,
-        port: Arc<dyn ToolPort>,
-    ) -> Arc<Process> {
+    pub fn adopt(&self, thread: ThreadId, found: Found, call_recorded: bool, port: Arc<dyn ToolPort>) -> Arc<Process> {
         self.take(thread, found.process_id);
         let Found { process_id, tool_call_id, command, hosted, .. } = found;
         let process = Arc::new(Process::new(process_id, tool_call_id, command, hosted, true));

@@ -37,11 +37,8 @@ pub(super) fn render(blobs: &Arc<dyn Blobs>, output: &Output) -> String {
 
 /// Keeps the whole output (or as much of it as is kept at all) in a blob, and says where.
 fn kept(blobs: &Arc<dyn Blobs>, output: &Output, total: u64) -> String {
-    let part = if total > KEPT_BYTES {
-        format!("its first {KEPT_BYTES} bytes can be viewed")
-    } else {
-        "view it".to_owned()
-    };
+    let part =
+        if total > KEPT_BYTES { format!("its first {KEPT_BYTES} bytes can be viewed") } else { "view it".to_owned() };
     let lost = |error: &dyn std::fmt::Display| {
         tracing::warn!(%error, "the output of a command could not be kept");
         "the part left out could not be kept".to_owned()

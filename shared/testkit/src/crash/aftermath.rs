@@ -102,11 +102,17 @@ pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
         figures.acknowledged += acknowledged_is_there(told, thread, &events);
     }
     assert_eq!(load.repeated(), Vec::<String>::new(), "a tool call ran twice");
-    let left: BTreeSet<String> = leftovers().into_iter().filter(|(_, _, call)| !living.contains(call)).map(said).collect();
+    let left: BTreeSet<String> =
+        leftovers().into_iter().filter(|(_, _, call)| !living.contains(call)).map(said).collect();
     assert_eq!(left, BTreeSet::new(), "processes are left that no thread knows; the daemon's log:\n{}", log(daemon));
     let alive: BTreeSet<String> = leftovers().into_iter().map(|(_, _, call)| call).collect();
     let dead: Vec<&String> = living.difference(&alive).collect();
-    assert_eq!(dead, Vec::<&String>::new(), "processes are said to live that do not; the daemon's log:\n{}", log(daemon));
+    assert_eq!(
+        dead,
+        Vec::<&String>::new(),
+        "processes are said to live that do not; the daemon's log:\n{}",
+        log(daemon)
+    );
     assert_eq!(load.server.problems(), Vec::<String>::new(), "the provider refused a request");
     figures
 }
