@@ -28,7 +28,6 @@ mod seatbelt;
 pub mod self_test;
 pub mod settings;
 pub mod shell;
-pub mod spool;
 pub mod watch;
 
 #[cfg(target_os = "linux")]
@@ -43,6 +42,9 @@ mod os;
 mod os;
 #[cfg(target_os = "linux")]
 mod proc_table;
+#[cfg(any(windows, test))]
+#[cfg_attr(not(windows), allow(dead_code, unreachable_pub, reason = "here it is only tested"))]
+mod spool;
 
 pub use confine::Strength;
 pub use environment::strip_secrets;
@@ -55,5 +57,4 @@ pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Sta
 pub use self_test::self_test;
 pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
-pub use spool::Spool;
 pub use watch::Watch;

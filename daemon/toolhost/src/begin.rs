@@ -171,7 +171,9 @@ fn connect_pipes(command: &mut Command, stdin: bool) -> io::Result<Streams> {
 }
 
 fn connect_terminal(command: &mut Command, size: Terminal) -> io::Result<Streams> {
-    let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    // Not by a flag, which not every Unix has; nothing is started in between.
+    rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC)?;
     rustix::pty::grantpt(&ours)?;
     rustix::pty::unlockpt(&ours)?;
     let name = rustix::pty::ptsname(&ours, Vec::new())?;

@@ -124,6 +124,20 @@ fn output_and_exit_status_come_through() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_leaves_no_core_and_has_a_most_of_processes() {
+    let stage = Stage::new();
+    let mut limits = spec("limits", "ulimit -c; ulimit -u");
+    limits.command.argv[0] = "/bin/bash".to_owned();
+    let hosted = stage.start(limits);
+    stage.on(gone(&hosted));
+    let text = output(&hosted);
+    let (core, processes) = text.trim().split_once('\n').unwrap();
+    assert_eq!(core, "0");
+    assert!((4097..100_000).contains(&processes.parse::<u64>().unwrap()), "{text}");
+}
+
 #[test]
 fn what_can_not_be_run_is_named_and_leaves_nothing() {
     let stage = Stage::new();
@@ -154,6 +168,24 @@ fn a_command_goes_on_without_its_daemon_and_is_read_by_the_next() {
     std::fs::write(&go, "").unwrap();
     assert_eq!(stage.on(gone(&hosted)).ended, exited(4));
     assert_eq!(output(&hosted), "before\nafter\n");
+}
+
+#[test]
+fn a_daemon_that_was_replaced_while_it_still_runs_ends_nothing() {
+    let stage = Stage::new();
+    let go = stage.folder.path().join("go");
+    let hosted = stage.start(spec("taken", &format!("while [ ! -e {} ]; do sleep 0.02; done; exit 6", go.display())));
+    let next = runtime();
+    let found = next.block_on(Stage::hosts(&stage.folder).survivors()).remove(0).hosted;
+    // The line of the first is closed now, which it notices in its own time.
+    stage.on(async {
+        let mut progress = hosted.progress();
+        while progress.changed().await.is_ok() {}
+        assert!(!progress.borrow().gone);
+    });
+    std::fs::write(&go, "").unwrap();
+    let end = next.block_on(async { timeout(WAIT_MAX, gone(&found)).await }).unwrap();
+    assert_eq!(end.ended, exited(6));
 }
 
 #[test]

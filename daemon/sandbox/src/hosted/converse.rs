@@ -16,6 +16,7 @@ use super::progress::{Ended, Progress};
 use super::survivors::end_orphan;
 use super::tree::Tree;
 use super::wire::{Incoming, Order, Refusal, Report};
+use crate::os::still_runs;
 use crate::runner::end_command;
 
 /// Orders that may wait for a host.
@@ -142,7 +143,8 @@ async fn converse(mut line: Line, tree: Tree, mut orders: mpsc::Receiver<Order>,
     if let Some(child) = &mut line.child {
         timeout(END_WAIT, child.wait()).await.ok();
     }
-    if !tell.borrow().gone {
+    // A host that lives has closed the line because the next daemon has taken it up.
+    if !tell.borrow().gone && !still_runs(tree.host) {
         let last = last_words(&line.kept, tree).await;
         tell.send_replace(last);
     }
