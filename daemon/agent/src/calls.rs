@@ -257,7 +257,7 @@ async fn cancelled_for(cancel: &tokio_util::sync::CancellationToken, grace: Dura
     tokio::time::sleep(grace).await;
 }
 
-fn finished(tool_call_id: ToolCallId, output: ToolOutput) -> ToolResult {
+pub(crate) fn finished(tool_call_id: ToolCallId, output: ToolOutput) -> ToolResult {
     ToolResult {
         tool_call_id,
         status: if output.failed { ToolCallStatus::Failed } else { ToolCallStatus::Done },
@@ -273,7 +273,7 @@ fn finished(tool_call_id: ToolCallId, output: ToolOutput) -> ToolResult {
     }
 }
 
-fn failed(tool_call_id: ToolCallId, failure: ToolFailure) -> ToolResult {
+pub(crate) fn failed(tool_call_id: ToolCallId, failure: ToolFailure) -> ToolResult {
     let status = match failure {
         ToolFailure::Cancelled => ToolCallStatus::Cancelled,
         ToolFailure::BadArguments(_) | ToolFailure::Failed(_) => ToolCallStatus::Failed,

@@ -79,7 +79,7 @@ pub struct RunContext {
 /// How a run ended, as far as the agent knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
-    /// `Done`, `Failed` or `Cancelled`.
+    /// `Done`, `Failed` or `Cancelled`; `Interrupted` for what was left of an earlier daemon's run.
     pub status: RunStatus,
     /// Why it did not end well.
     pub error: Option<RunError>,

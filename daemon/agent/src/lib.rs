@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod adopted;
 pub mod answer;
 pub mod calls;
 pub mod drive;
@@ -23,6 +24,7 @@ pub mod rules;
 pub mod secrets;
 pub mod step;
 
+pub use adopted::{AdoptedCall, AdoptedPort, AdoptedRun, attend_calls};
 pub use drive::{RunContext, RunOutcome, RunServices, drive};
 pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
 pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};

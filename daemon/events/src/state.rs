@@ -51,6 +51,8 @@ pub struct OpenMessage {
 /// A process that the log believes to be alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenProcess {
+    /// The run that started it.
+    pub run_id: Option<RunId>,
     /// The call that started it.
     pub tool_call_id: ToolCallId,
     /// The OS's number for it, which is its process group too.
@@ -235,6 +237,7 @@ impl ThreadState {
             }
             EventBody::ProcessStarted { process_id, tool_call_id, pid, started_ticks, command, background } => {
                 let process = OpenProcess {
+                    run_id: event.run_id,
                     tool_call_id: *tool_call_id,
                     pid: *pid,
                     started_ticks: *started_ticks,

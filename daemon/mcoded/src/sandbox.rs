@@ -29,7 +29,7 @@ pub(crate) fn sandbox(config: &ConfigHandle, dirs: &Dirs, socket: &Path) -> Sand
         tracing::warn!(%error, "temporary files of commands go to the state folder");
         dirs.state.join("tmp")
     });
-    let proxy = proxy(&temp, Arc::clone(&settings));
+    let proxy = proxy(&temp, &dirs.state, Arc::clone(&settings));
     let places = OwnPlaces {
         private: vec![dirs.config.clone(), dirs.data.clone(), dirs.state.clone()],
         socket: Some(socket.to_path_buf()),
@@ -51,13 +51,15 @@ fn settings(config: ConfigHandle) -> CurrentSettings {
     })
 }
 
-/// Without one, commands reach no host that was not asked for.
+/// Without one, commands reach no host that was not asked for. `state` is this daemon's alone, and the next daemon's: by
+/// its number the socket is named, so that commands that outlive a daemon find the proxy of the next one.
 #[cfg(unix)]
-fn proxy(folder: &Path, settings: CurrentSettings) -> Option<Proxy> {
+fn proxy(folder: &Path, state: &Path, settings: CurrentSettings) -> Option<Proxy> {
+    use std::os::unix::fs::MetadataExt;
     let listen = || {
         mcode_env::files::create_private_dir(folder)?;
-        let socket = folder.join(format!("proxy-{}", std::process::id()));
-        // Of a daemon that is no more: this process has its number.
+        let socket = folder.join(format!("proxy-{}", state.metadata()?.ino()));
+        // Of an earlier daemon.
         std::fs::remove_file(&socket).ok();
         Proxy::listen(&socket, Arc::new(move || settings().hosts))
     };
@@ -77,7 +79,7 @@ impl Proxy {
 }
 
 #[cfg(not(unix))]
-fn proxy(_folder: &Path, _settings: CurrentSettings) -> Option<Proxy> {
+fn proxy(_folder: &Path, _state: &Path, _settings: CurrentSettings) -> Option<Proxy> {
     None
 }
 

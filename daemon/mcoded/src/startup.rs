@@ -12,10 +12,9 @@ use clap::Parser;
 use mcode_config::ConfigHandle;
 use mcode_endpoint::{Activated, EndpointError, SocketPath, bind, lock_file, lock_socket};
 use mcode_env::Dirs;
-use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Failure, chain};
-use crate::signals::Signals;
+use crate::signals::{Ending, Signals};
 use crate::{logging, wiring};
 
 /// How long a daemon that is about to end is waited for.
@@ -69,9 +68,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result<(), Failure> {
     let signals = Signals::listen().map_err(|error| Failure::internal(format!("cannot take signals: {error}")))?;
-    let shutdown = CancellationToken::new();
+    let ending = Ending::default();
     let config = ConfigHandle::open(dirs);
-    let watcher = tokio::spawn(signals.watch(config.clone(), shutdown.clone()));
+    let watcher = tokio::spawn(signals.watch(config.clone(), ending.clone()));
 
     let taken = async {
         let socket_lock = lock_socket(socket, PREDECESSOR_WAIT).await?;
@@ -80,7 +79,7 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
     };
     let (socket_lock, data_lock) = tokio::select! {
         taken = taken => taken?,
-        () = shutdown.cancelled() => return Ok(()),
+        () = ending.token.cancelled() => return Ok(()),
     };
     let (incoming, socket_lock) = bind(socket, socket_lock, activated)?.into_parts()?;
     tracing::info!(
@@ -93,8 +92,8 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
     for fault in config.errors().iter().chain(&config.warnings()) {
         tracing::warn!("{fault}");
     }
-    let result = wiring::serve(config, dirs, socket, incoming, shutdown.clone()).await;
-    shutdown.cancel();
+    let result = wiring::serve(config, dirs, socket, incoming, ending.clone()).await;
+    ending.token.cancel();
     watcher.abort();
     // In this order: whoever waits for the socket's lock goes for the data's next.
     drop(data_lock);

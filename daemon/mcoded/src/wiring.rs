@@ -1,5 +1,6 @@
 //! The parts of the daemon and how they are put together.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use mcode_endpoint::{Incoming, SocketPath};
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
-use mcode_sandbox::{LocalRunner, ProcessIdentity, kill_marked, kill_orphan};
+use mcode_sandbox::runner::find_program;
+use mcode_sandbox::{Hosts, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
 use mcode_threads::rules::own_rules;
@@ -20,6 +22,12 @@ use mcode_tools::{Bounds, ToolSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox;
+use crate::signals::Ending;
+
+/// The program that tends commands.
+const TOOLHOST: &str = "mcode-toolhost";
+/// Where the tended commands' folders are, in the state directory.
+const HOSTS_FOLDER: &str = "toolhosts";
 
 /// How long calls may go on after the daemon was told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -31,7 +39,7 @@ pub(crate) async fn serve(
     dirs: &Dirs,
     socket: &SocketPath,
     incoming: Incoming,
-    shutdown: CancellationToken,
+    shutdown: Ending,
 ) -> anyhow::Result<()> {
     mcode_providers::install_crypto();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -48,8 +56,9 @@ pub(crate) async fn serve(
     let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds)).await?);
     let recovered = recovery::recover(threads.deps()).await?;
     if recovered != recovery::Recovered::default() {
-        tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed");
+        tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
     }
+    threads.wake_found()?;
     threads.wake_ephemeral().await?;
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
@@ -64,7 +73,10 @@ pub(crate) async fn serve(
     // then runs are interrupted and recorded; then those who watch have seen it and are let go.
     let ending = async {
         tokio::select! {
-            () = shutdown.cancelled() => accepting.cancel(),
+            () = shutdown.token.cancelled() => {
+                threads.keep_processes(shutdown.keeps());
+                accepting.cancel();
+            }
             () = accepting.cancelled() => {}
         }
         threads.shut_down().await;
@@ -89,7 +101,9 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
     };
     let processes = ProcessTable::new();
     let mut tools = mcode_tools::file_tools();
-    tools.extend(shell_tools(LocalRunner, &processes));
+    let hosts = Hosts::new(toolhost(), dirs.state.join(HOSTS_FOLDER));
+    processes.found(hosts.survivors().await).await;
+    tools.extend(shell_tools(hosts, &processes));
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
@@ -119,12 +133,27 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
                 }
             })
         }),
-        end_processes: Arc::new(move |thread_id| {
-            let processes = Arc::clone(&processes);
-            Box::pin(async move { processes.kill_thread(thread_id).await })
-        }),
+        processes,
         change_rule: change_rule(config.clone()),
     })
+}
+
+/// The program that tends commands: beside this one, else on the `PATH`. One that is not there is named by the first
+/// command that needs it.
+fn toolhost() -> PathBuf {
+    let name = format!("{TOOLHOST}{}", std::env::consts::EXE_SUFFIX);
+    let own = mcode_env::process::current_exe().unwrap_or_default();
+    let own = own.canonicalize().unwrap_or(own);
+    let beside = own.parent().map(|folder| folder.join(&name)).unwrap_or_default();
+    if beside.is_file() {
+        return beside;
+    }
+    let path = mcode_env::process::var("PATH").unwrap_or_default();
+    let found = find_program(&name, Path::new("/"), &path);
+    if found.is_none() && cfg!(unix) {
+        tracing::error!(program = %beside.display(), "the program that runs commands is not there; install it again");
+    }
+    found.unwrap_or(beside)
 }
 
 /// Adds a rule to its list in `[permissions]` of the user's file, or takes it out, and reads the file again.

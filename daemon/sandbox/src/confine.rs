@@ -2,12 +2,18 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 #[cfg(target_os = "linux")]
 pub(crate) use crate::linux::{Confined, Kept, strength};
+#[cfg(target_os = "linux")]
+use crate::linux::{Known, known, learn};
 #[cfg(target_os = "macos")]
 pub(crate) use crate::macos::{Confined, Kept, strength};
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 pub(crate) use elsewhere::{Confined, Kept, strength};
+#[cfg(not(target_os = "linux"))]
+use untried::{Known, known, learn};
 
 /// What this machine can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +63,39 @@ impl fmt::Display for Strength {
             Self::None(reason) => write!(f, "none:{reason}"),
         }
     }
+}
+
+/// What was found out about this machine by trying. The daemon tells each process that starts a command for it, which
+/// need not try again then.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Experience(Known);
+
+impl Experience {
+    /// What this process has found out; tries what it has not. Blocking.
+    #[must_use]
+    pub fn gather() -> Self {
+        Self(known())
+    }
+
+    /// Takes it over, unless this process has found out already.
+    pub fn share(self) {
+        learn(self.0);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod untried {
+    use serde::{Deserialize, Serialize};
+
+    /// Nothing is tried here.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub(super) struct Known;
+
+    pub(super) fn known() -> Known {
+        Known
+    }
+
+    pub(super) fn learn(Known: Known) {}
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]

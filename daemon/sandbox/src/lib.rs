@@ -1,8 +1,8 @@
 //! The one place that starts OS processes.
 //!
-//! Every command runs in a session and process group of its own, with standard input closed unless asked for, output
-//! read through a bounded [`Spool`], and an end that takes the whole group with it. Identity of a process is (pid,
-//! start time), so that a reused pid is never killed.
+//! Every command runs in a session and process group of its own, with standard input closed unless asked for, bounded
+//! output, and an end that takes all it started with it. Commands of tools are tended by [`hosted`], so that they
+//! outlive the daemon. Identity of a process is (pid, start time), so that a reused pid is never killed.
 //!
 //! A [`Policy`] says what a command may touch. [`Grounds`] make it from a project and the user's [`Settings`]; the
 //! kernel holds it, as far as [`self_test`] finds that it can; a [`Watch`] tells what could not be held. The table of
@@ -14,6 +14,7 @@
 pub mod confine;
 pub mod environment;
 mod git;
+pub mod hosted;
 pub mod layout;
 mod listing;
 pub mod marked;
@@ -28,7 +29,6 @@ mod seatbelt;
 pub mod self_test;
 pub mod settings;
 pub mod shell;
-pub mod spool;
 pub mod watch;
 
 #[cfg(target_os = "linux")]
@@ -43,17 +43,20 @@ mod os;
 mod os;
 #[cfg(target_os = "linux")]
 mod proc_table;
+#[cfg(any(windows, test))]
+#[cfg_attr(not(windows), allow(dead_code, unreachable_pub, reason = "here it is only tested"))]
+mod spool;
 
 pub use confine::Strength;
 pub use environment::{strip_secrets, tool_environment};
+pub use hosted::{About, Ended, Hosted, HostedSpec, Hosts, InputError, Output, Progress, Survivor};
 pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
 pub use origin::{Origin, origin_of};
 pub use policy::{Network, Policy, Quotas};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
-pub use runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, kill_orphan};
+pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Start, kill_orphan, prepared};
 pub use self_test::self_test;
 pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
-pub use spool::Spool;
 pub use watch::Watch;

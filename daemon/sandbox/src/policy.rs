@@ -4,10 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::git::{Repositories, make_fixable, obeyed};
 
 /// Whether a command may use the network.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Network {
     /// As the user himself.
     #[default]
@@ -32,7 +34,7 @@ pub const FILE_BYTES_MIN: u64 = 1 << 30;
 pub const SHARED_BYTES_MAX: u64 = 1 << 30;
 
 /// How much a command may take, with everything it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quotas {
     /// Processes and threads. Held for the command alone by a cgroup or, for users other than root, by a user
     /// namespace; else, for users other than root, for all of the user's processes together at
@@ -49,7 +51,7 @@ impl Default for Quotas {
 }
 
 /// What a command, and everything it starts, may touch. All paths are absolute and without symbolic links.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Policy {
     /// Files and folders that may be written, with all below them; nothing else may.
     pub write: Vec<PathBuf>,

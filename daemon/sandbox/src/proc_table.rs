@@ -73,6 +73,34 @@ pub(crate) fn session_members(leader: ProcessIdentity) -> Vec<Row> {
     rows.into_iter().filter(|row| !row.ended && kin.contains(&row.pid)).collect()
 }
 
+/// The living descendants of a process. Empty when its number names another process by now.
+pub(crate) fn descendants(of: ProcessIdentity) -> Vec<Row> {
+    let rows = all();
+    if !rows.iter().any(|row| row.pid == of.pid && row.started_ticks == of.started_ticks) {
+        return Vec::new();
+    }
+    let mut kin = BTreeSet::from([of.pid]);
+    loop {
+        let before = kin.len();
+        kin.extend(rows.iter().filter(|row| kin.contains(&row.parent)).map(|row| row.pid).collect::<Vec<_>>());
+        if kin.len() == before {
+            break;
+        }
+    }
+    rows.into_iter().filter(|row| !row.ended && row.pid != of.pid && kin.contains(&row.pid)).collect()
+}
+
+/// Processor time in milliseconds and resident memory in bytes of one process.
+pub(crate) fn usage(pid: u32) -> Option<(u64, u64)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let page_bytes = rustix::param::page_size() as u64;
+    Some(((number(11)? + number(12)?) * 1000 / ticks_per_second, number(21)? * page_bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +119,7 @@ mod tests {
     fn this_process_has_a_row() {
         let own = row(std::process::id()).expect("own row");
         assert!(own.started_ticks > 0);
+        assert!(usage(std::process::id()).expect("own usage").1 > 0);
+        assert_eq!(descendants(ProcessIdentity { pid: own.pid, started_ticks: own.started_ticks + 1 }), []);
     }
 }

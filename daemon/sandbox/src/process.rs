@@ -5,10 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::policy::Policy;
 
 /// What to run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandSpec {
     /// Program and arguments; the program is looked up on the `PATH` of `env`.
     pub argv: Vec<String>,
@@ -25,7 +27,7 @@ pub struct CommandSpec {
 }
 
 /// Tells a process from a later one with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProcessIdentity {
     /// The OS's number, and that of the process group.
     pub pid: u32,
@@ -34,7 +36,7 @@ pub struct ProcessIdentity {
 }
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitState {
     /// Exit status; `None` when a signal ended it.
     pub code: Option<i32>,
@@ -62,4 +64,7 @@ pub enum SpawnError {
     /// The folder to run in is not there.
     #[error("the folder {} does not exist", .0.display())]
     NoSuchFolder(PathBuf),
+    /// The program that tends commands did not do its part, so the command was not run.
+    #[error("the command was not run: {0}")]
+    Host(String),
 }

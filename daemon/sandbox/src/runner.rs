@@ -2,11 +2,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::process::{ChildStdin, Command};
+use tokio::process::ChildStdin;
 use tokio::time::Instant;
 
 use crate::confine::{Confined, Kept};
@@ -30,26 +30,49 @@ impl LocalRunner {
     /// # Errors
     /// When the folder or the program is not there, or the system refuses.
     pub fn spawn(&self, spec: &CommandSpec) -> Result<Child, SpawnError> {
-        if !spec.cwd.is_dir() {
-            return Err(SpawnError::NoSuchFolder(spec.cwd.clone()));
-        }
-        let name = spec.argv.first().map_or("", String::as_str);
-        let confined = spec.policy.as_deref().map(|policy| Confined::prepare(policy, &spec.cwd)).transpose();
-        let confined = confined.map_err(SpawnError::Policy)?;
-        let (confined, kept) = confined.unzip();
-        start(spec, name, confined, kept).map_err(|source| SpawnError::Start {
-            program: name.to_owned(),
-            cwd: spec.cwd.clone(),
-            source,
-        })
+        let (command, keeping) = prepared(spec, Start::default())?;
+        start(command, keeping, spec.stdin).map_err(|source| failed(spec, source))
     }
 }
 
+/// How a command is started, beside its spec.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Start {
+    /// Its standard input becomes its controlling terminal, on Unix.
+    pub terminal: bool,
+    /// Most processes that its user may have, on Unix.
+    pub processes_max: Option<u64>,
+}
+
+/// What goes on outside of a command for it while it runs, such as the way to a proxy; held until it has ended.
+#[derive(Debug)]
+pub struct Keeping(Option<Kept>);
+
+impl Keeping {
+    /// To be called when the command was just started. Where a proxy is part of its policy: within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the system refuses; the command must not run then.
+    pub fn started(&mut self) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), Kept::started)
+    }
+}
+
+/// The command of a spec, held to its policy and in a session of its own, for whoever gives it its streams.
+///
+/// # Errors
+/// When the folder or the program is not there, or its policy can not be made ready.
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, kept: Option<Kept>) -> io::Result<Child> {
-    let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run"))?;
-    let (reader, writer) = io::pipe()?;
+pub fn prepared(spec: &CommandSpec, start: Start) -> Result<(Command, Keeping), SpawnError> {
+    if !spec.cwd.is_dir() {
+        return Err(SpawnError::NoSuchFolder(spec.cwd.clone()));
+    }
+    let name = spec.argv.first().map_or("", String::as_str);
+    let confined = spec.policy.as_deref().map(|policy| Confined::prepare(policy, &spec.cwd)).transpose();
+    let (confined, kept) = confined.map_err(SpawnError::Policy)?.unzip();
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no such program on the PATH of this run");
+    let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str));
+    let program = program.ok_or_else(missing).map_err(|source| failed(spec, source))?;
     let mut command = match confined.as_ref().and_then(Confined::runner) {
         None => Command::new(program),
         Some((runner, arguments)) => {
@@ -60,15 +83,24 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, kept: Optio
     };
     os::arguments(&mut command, spec.argv.get(1..).unwrap_or_default());
     command.current_dir(&spec.cwd).env_clear().envs(&spec.env);
-    command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
+    os::prepare(&mut command, spec.umask, confined, start);
+    Ok((command, Keeping(kept)))
+}
+
+fn failed(spec: &CommandSpec, source: io::Error) -> SpawnError {
+    let program = spec.argv.first().cloned().unwrap_or_default();
+    SpawnError::Start { program, cwd: spec.cwd.clone(), source }
+}
+
+fn start(mut command: Command, mut keeping: Keeping, stdin: bool) -> io::Result<Child> {
+    let (reader, writer) = io::pipe()?;
+    command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
     command.stdout(writer.try_clone()?).stderr(writer);
-    os::prepare(&mut command, spec.umask, confined);
+    let mut command = tokio::process::Command::from(command);
     let mut inner = command.spawn()?;
     // The command holds writing ends of the pipe; while it lives the output would never end.
     drop(command);
-    let mut kept = kept;
-    let begun = kept.as_mut().map_or(Ok(()), Kept::started).and_then(|()| Kin::adopt(&inner));
-    let kin = match begun {
+    let kin = match keeping.started().and_then(|()| Kin::adopt(&inner)) {
         Ok(kin) => kin,
         Err(error) => {
             inner.start_kill().ok();
@@ -82,7 +114,7 @@ fn start(spec: &CommandSpec, name: &str, confined: Option<Confined>, kept: Optio
         output: Some(OutputPipe(os::Output::new(reader)?)),
         stdin,
         exit: None,
-        kept,
+        keeping,
     })
 }
 
@@ -131,7 +163,7 @@ pub struct Child {
     exit: Option<ExitState>,
     /// What goes on outside for it while it runs.
     #[allow(dead_code, reason = "held for its drop")]
-    kept: Option<Kept>,
+    keeping: Keeping,
 }
 
 impl Child {
@@ -250,6 +282,17 @@ pub async fn kill_orphan(identity: ProcessIdentity) -> bool {
         return false;
     }
     Group(Arc::new(os::recorded(identity))).kill(KILL_GRACE).await
+}
+
+/// Ends what is left of a command whose host is gone: its session, as far as its number still names it.
+#[cfg(unix)]
+pub(crate) async fn end_command(identity: ProcessIdentity) -> bool {
+    let group = Group(Arc::new(os::recorded(identity)));
+    // Without a start time nothing tells whether the number was given out again.
+    if identity.started_ticks == 0 || group.members().is_empty() {
+        return false;
+    }
+    group.kill(KILL_GRACE).await
 }
 
 /// Ends a session whose members are known to be ours, whether or not the process that began it still runs.

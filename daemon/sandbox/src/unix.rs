@@ -2,36 +2,53 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::process::Command;
 
 use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
+use crate::runner::Start;
 
-/// Puts the command into a session of its own: no terminal to ask passwords on, and a group that can be ended whole.
+/// Puts the command into a session of its own: no terminal to ask passwords on, unless it is given one, and a group
+/// that can be ended whole.
 #[allow(unsafe_code)]
-pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Option<Confined>) {
+pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Option<Confined>, start: Start) {
     let umask = umask.and_then(|mask| rustix::fs::RawMode::try_from(mask & 0o777).ok());
     let mut confined = confined;
-    // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, and those that enter
-    // what was made ready before the fork. It allocates nothing and takes no lock.
+    // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, limits, and those that
+    // enter what was made ready before the fork. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
             // Until it becomes the command it is not to be taken for the daemon.
             #[cfg(target_os = "linux")]
             rustix::thread::set_name(c"mcode-command")?;
             rustix::process::setsid()?;
+            if start.terminal {
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            }
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            }
+            limit(Resource::Core, 0)?;
+            if let Some(processes) = start.processes_max {
+                limit(Resource::Nproc, processes)?;
             }
             confined.as_mut().map_or(Ok(()), Confined::enter)
         });
     }
+}
+
+/// Lowers a limit; the hard one stays, so that a command that knows what it does can raise it again.
+fn limit(resource: Resource, max: u64) -> io::Result<()> {
+    let now = rustix::process::getrlimit(resource);
+    if now.current.is_none_or(|current| current > max) {
+        rustix::process::setrlimit(resource, Rlimit { current: Some(max), maximum: now.maximum })?;
+    }
+    Ok(())
 }
 
 /// Gives the command its arguments, as they are.
@@ -101,13 +118,15 @@ pub(crate) fn recorded(identity: ProcessIdentity) -> Kin {
     Kin { identity }
 }
 
+/// The process that bears this number now.
 #[cfg(target_os = "linux")]
-fn identity_of(pid: u32) -> ProcessIdentity {
+pub(crate) fn identity_of(pid: u32) -> ProcessIdentity {
     ProcessIdentity { pid, started_ticks: crate::proc_table::row(pid).map_or(0, |row| row.started_ticks) }
 }
 
+/// The process that bears this number now; this OS does not tell since when.
 #[cfg(not(target_os = "linux"))]
-fn identity_of(pid: u32) -> ProcessIdentity {
+pub(crate) fn identity_of(pid: u32) -> ProcessIdentity {
     ProcessIdentity { pid, started_ticks: 0 }
 }
 

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 use std::io::{self, Read};
 use std::mem::size_of;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::process::ExitStatus;
+use std::os::windows::process::CommandExt;
+use std::process::{Command, ExitStatus};
 
-use tokio::process::Command;
 use tokio::sync::mpsc;
 use windows_sys::Win32::Foundation::{FILETIME, HANDLE};
 use windows_sys::Win32::System::JobObjects::{
@@ -18,6 +18,7 @@ use windows_sys::Win32::System::Threading::{CREATE_NEW_PROCESS_GROUP, CREATE_NO_
 
 use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
+use crate::runner::Start;
 
 /// Chunks of output that wait for their reader.
 const CHUNKS_WAITING_MAX: usize = 4;
@@ -25,7 +26,7 @@ const CHUNKS_WAITING_MAX: usize = 4;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// No console window, and no console that could be asked for a password.
-pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>, _confined: Option<Confined>) {
+pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>, _confined: Option<Confined>, _start: Start) {
     command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
 }
 

@@ -11,7 +11,7 @@ use mcode_agent::{AgentSignal, ApprovalAnswer, LiveLane, RecordError, RunOutcome
 use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
 use mcode_events::run::{Delivery, RunStatus};
 use mcode_events::state::ThreadState;
-use mcode_ids::{InputId, RequestId, RunId, Seq, ThreadId};
+use mcode_ids::{InputId, ProcessId, RequestId, RunId, Seq, ThreadId};
 use mcode_store::{Append, Damage, RunRow, StoredResponse, ThreadRow};
 use mcode_tools::FileLedger;
 use tokio::sync::{mpsc, watch};
@@ -61,6 +61,8 @@ pub(crate) struct Actor {
     /// How the run ended that the log still believes to be at work, if that could not be recorded.
     pub(crate) unrecorded: Option<RunOutcome>,
     pub(crate) closing: bool,
+    /// Commands are left to the next daemon when this one ends.
+    pub(crate) keeping: bool,
     head: Arc<watch::Sender<Seq>>,
     commands: mpsc::Receiver<Command>,
     signals: mpsc::Receiver<AgentSignal>,
@@ -114,10 +116,13 @@ pub(crate) async fn run(loading: Loading) {
         signal_sender,
         unrecorded: None,
         closing: false,
+        keeping: false,
         head,
         commands,
         signals,
     };
+    // Before anything is closed: what an earlier daemon started may still run.
+    actor.adopt().await;
     // A run that nobody works on: its end could not be recorded before the thread left memory.
     if let Err(error) = actor.record_left_end().await {
         tracing::warn!(%thread_id, %error, "the end of a run cannot be recorded yet");
@@ -154,14 +159,17 @@ impl Actor {
                 break;
             }
         }
-        self.end_processes().await;
+        if !self.keeping {
+            self.end_processes().await;
+        }
         // Whoever still waits finds the channel closed and asks again, which loads the thread anew.
         self.commands.close();
     }
 
     /// Ends what still runs in the background; its ends are signals, so those are handled meanwhile.
     async fn end_processes(&mut self) {
-        let mut ending = tokio::spawn((self.deps.end_processes)(self.thread_id));
+        let (processes, thread_id) = (Arc::clone(&self.deps.processes), self.thread_id);
+        let mut ending = tokio::spawn(async move { processes.kill_thread(thread_id).await });
         loop {
             tokio::select! {
                 biased;
@@ -267,12 +275,16 @@ impl Actor {
                 };
                 let _ = reply.send(result).is_ok();
             }
-            Command::Close { reply } => self.close(reply),
+            Command::Close { keep, reply } => self.close(keep, reply),
         }
     }
 
-    fn close(&mut self, reply: crate::command::Reply<()>) {
+    fn close(&mut self, keep: bool, reply: crate::command::Reply<()>) {
         self.closing = true;
+        self.keeping = keep;
+        if keep && self.active.is_some() && self.attends() {
+            self.hand_over();
+        }
         match &mut self.active {
             Some(active) => {
                 active.end(Cause::Shutdown);
@@ -322,6 +334,9 @@ impl Actor {
             .filter_map(|run_id| state.run(*run_id))
             .map(|record| RunRow { thread_id: self.thread_id, record: record.clone() })
             .collect();
+        // Only these matter to the table of processes.
+        let bodies: Vec<EventBody> =
+            events.iter().map(|new| &new.body).filter(|body| ends_process(body)).cloned().collect();
         let result = match ThreadRow::of(state) {
             Some(row) => {
                 let append = Append { thread_id: self.thread_id, expected, events, at_ms, row, runs, request };
@@ -331,6 +346,7 @@ impl Actor {
         };
         match result {
             Ok(seq) => {
+                self.deps.processes.recorded(self.thread_id, &bodies);
                 self.head.send_replace(seq);
                 Ok(seq)
             }
@@ -398,14 +414,20 @@ impl Actor {
                 }
             }
             AgentSignal::ProcessExited { run_id, process_id, exit_code, reason, notice, reply } => {
-                self.process_exited(run_id, EventBody::ProcessExited { process_id, exit_code, reason }, notice).await;
+                let body = EventBody::ProcessExited { process_id, exit_code, reason };
+                self.process_exited(run_id, process_id, body, notice).await;
                 let _ = reply.send(()).is_ok();
             }
         }
     }
 
     /// The end of a process; what the model should know of it waits for the next place where it can be told.
-    async fn process_exited(&mut self, run_id: RunId, body: EventBody, notice: Option<String>) {
+    async fn process_exited(&mut self, run_id: RunId, process_id: ProcessId, body: EventBody, notice: Option<String>) {
+        // An earlier daemon had recorded the end already, or died before the start was in the log.
+        if !self.state.open.processes.contains_key(&process_id) {
+            self.deps.processes.recorded(self.thread_id, &[body]);
+            return;
+        }
         let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
         if let Some(text) = notice {
             let parts = vec![mcode_events::Part::Text { text: format!("{}{text}", crate::inputs::OWN_MARK) }];
@@ -462,6 +484,11 @@ impl Actor {
         }
         events
     }
+}
+
+/// Whether an event is the end of a process, or of a call that may have started one.
+const fn ends_process(body: &EventBody) -> bool {
+    matches!(body, EventBody::ToolCallFinished { .. } | EventBody::ProcessExited { .. })
 }
 
 /// Whether an event changes the row of its run.

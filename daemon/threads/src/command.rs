@@ -144,14 +144,40 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ThreadError>>;
 /// A message to an actor.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Create { thread: NewThread, request: Option<(RequestId, String)>, reply: Reply<Seq> },
-    Start { run: Box<NewRun>, reply: Reply<Started> },
-    Input { input: NewInput, reply: Reply<(InputId, Seq)> },
-    Cancel { run_id: RunId, reply: Reply<()> },
-    Resolve { resolution: Resolution, reply: Reply<Answered> },
-    Answer { question_id: QuestionId, answer: String, reply: Reply<Answered> },
-    State { reply: Reply<Arc<ThreadState>> },
-    Close { reply: Reply<()> },
+    Create {
+        thread: NewThread,
+        request: Option<(RequestId, String)>,
+        reply: Reply<Seq>,
+    },
+    Start {
+        run: Box<NewRun>,
+        reply: Reply<Started>,
+    },
+    Input {
+        input: NewInput,
+        reply: Reply<(InputId, Seq)>,
+    },
+    Cancel {
+        run_id: RunId,
+        reply: Reply<()>,
+    },
+    Resolve {
+        resolution: Resolution,
+        reply: Reply<Answered>,
+    },
+    Answer {
+        question_id: QuestionId,
+        answer: String,
+        reply: Reply<Answered>,
+    },
+    State {
+        reply: Reply<Arc<ThreadState>>,
+    },
+    /// `keep` leaves commands to the next daemon.
+    Close {
+        keep: bool,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {
@@ -161,7 +187,7 @@ impl Command {
             Self::Create { reply, .. } => drop(reply.send(Err(error))),
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
-            Self::Cancel { reply, .. } | Self::Close { reply } => drop(reply.send(Err(error))),
+            Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
         }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use mcode_config::Effective;
 use mcode_env::{Clock, IdGen};
-use mcode_ids::{ThreadId, ToolCallId};
+use mcode_ids::ToolCallId;
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::Effect;
 use mcode_store::Store;
+use mcode_tools::shell::ProcessTable;
 use mcode_tools::{Bounds, ToolSet};
 
 use crate::rules::RuleBook;
@@ -23,9 +24,6 @@ pub type ReapOrphan = Arc<dyn Fn(u32, u64) -> BoxFuture<'static, ()> + Send + Sy
 /// Ends what carries one of these tool calls' ids in its environment: processes of a dead daemon that it had no time to
 /// record.
 pub type ReapMarked = Arc<dyn Fn(Vec<ToolCallId>) -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// Ends the processes that a thread still has; done when their ends are recorded.
-pub type EndProcesses = Arc<dyn Fn(ThreadId) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A change of the user's permission rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,8 +65,8 @@ pub struct Deps {
     pub reap_orphan: ReapOrphan,
     /// For recovery.
     pub reap_marked: ReapMarked,
-    /// For threads that are closed.
-    pub end_processes: EndProcesses,
+    /// What the commands of threads are doing, and what was found of an earlier daemon's.
+    pub processes: Arc<ProcessTable>,
     /// For "always allow", and for whoever edits the rules.
     pub change_rule: ChangeRule,
 }

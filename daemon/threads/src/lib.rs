@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod actor;
+mod adopting;
 pub mod audit;
 pub mod command;
 pub mod deps;
@@ -35,6 +36,7 @@ pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
 pub use mcode_events::audit::AuditEntry;
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{AuditCheck, AuditRow, GrantRow, Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
+pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
 pub use registry::{Subscription, Threads};
 pub use rules::{Place, RuleBook};

@@ -1,15 +1,25 @@
-//! What is done at start about a daemon that died: everything that was started gets its one terminal event.
+//! What is done at start about a daemon that ended: everything that was started gets its one terminal event.
 //!
-//! Nothing is run again by itself. Processes of the dead daemon are ended if their pid and start time still match.
+//! Nothing is run again by itself. Commands outlive the daemon; those that are found, running or ended since, stay open
+//! and are taken up by their thread's actor, with the run of a call that waits for one. Everything else that is open is
+//! closed as interrupted. Commands that nobody knows any more are ended.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use mcode_events::closing_events;
 use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
 use mcode_events::run::RunStatus;
-use mcode_ids::ThreadId;
+use mcode_events::state::ThreadState;
+use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_store::{Append, RunRow, ThreadRow};
+use mcode_tools::shell::Found;
 
 use crate::deps::Deps;
 use crate::error::ThreadError;
+
+/// Why things were closed.
+const REASON: &str = "the daemon ended while it ran";
 
 /// What was found and mended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,16 +30,31 @@ pub struct Recovered {
     pub items: u32,
     /// Threads that could not be read to their end; they stay read-only.
     pub damaged: u32,
+    /// Commands that are gone on with.
+    pub kept: u32,
 }
 
-/// Closes everything that a dead daemon left open. Call before any thread is loaded.
+/// What of a thread goes on.
+#[derive(Debug, Default)]
+struct Kept {
+    calls: BTreeSet<ToolCallId>,
+    processes: BTreeSet<ProcessId>,
+    /// Commands whose start is not in the log yet.
+    unrecorded: Vec<Found>,
+}
+
+/// Closes everything that an earlier daemon left open and nothing goes on with. Call before any thread is loaded, and
+/// after the table of processes knows what was found.
 pub async fn recover(deps: &Deps) -> Result<Recovered, ThreadError> {
     let mut recovered = Recovered::default();
+    let mut known = BTreeSet::new();
     for thread_id in deps.store.unfinished_threads().await? {
         match recover_thread(deps, thread_id).await {
-            Ok(items) => {
+            Ok((items, kept)) => {
                 recovered.threads += 1;
                 recovered.items += items;
+                recovered.kept += u32::try_from(kept.len()).unwrap_or(u32::MAX);
+                known.extend(kept);
             }
             Err(ThreadError::Damaged(damage)) => {
                 tracing::error!(%damage, "a thread with unfinished work is damaged and stays read-only");
@@ -38,47 +63,126 @@ pub async fn recover(deps: &Deps) -> Result<Recovered, ThreadError> {
             // Without space the daemon can still show what there is; the actor records the end when there is space.
             Err(ThreadError::DiskFull) => {
                 tracing::error!(%thread_id, "the disk is full: unfinished work could not be closed yet");
+                known.extend(deps.processes.found_of(thread_id).iter().map(|found| found.process_id));
             }
             Err(error) => return Err(error),
         }
     }
+    dismiss_all_but(deps, &known);
     Ok(recovered)
 }
 
-async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadError> {
-    const REASON: &str = "the daemon ended while it ran";
-    let Some(loaded) = deps.store.load(thread_id).await? else { return Ok(0) };
+/// Ends what was found and belongs to nothing that is open: its thread was deleted, is damaged, or knows its end.
+fn dismiss_all_but(deps: &Deps, known: &BTreeSet<ProcessId>) {
+    for thread_id in deps.processes.found_threads() {
+        for found in deps.processes.found_of(thread_id) {
+            if !known.contains(&found.process_id) {
+                let processes = Arc::clone(&deps.processes);
+                // Beside the start: what does not want to end takes some seconds.
+                drop(tokio::spawn(async move { processes.dismiss(thread_id, found.process_id).await }));
+            }
+        }
+    }
+}
+
+/// How many items were closed, and the commands that are gone on with.
+async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<ProcessId>), ThreadError> {
+    let Some(loaded) = deps.store.load(thread_id).await? else { return Ok((0, Vec::new())) };
     if let Some(damage) = loaded.damage {
         return Err(damage.into());
     }
     let mut state = loaded.state;
-    for process in state.open.processes.values() {
+    let found = deps.processes.found_of(thread_id);
+    let mut kept = Kept::default();
+    let mut going_on = Vec::new();
+    for found in found {
+        let call = state.open.tool_calls.contains_key(&found.tool_call_id);
+        let process = state.open.processes.contains_key(&found.process_id);
+        if !call && !process {
+            continue;
+        }
+        going_on.push(found.process_id);
+        kept.processes.insert(found.process_id);
+        kept.calls.extend(call.then_some(found.tool_call_id));
+        // One that is gone may have had its end recorded; then it must not begin again.
+        if !process && !found.gone {
+            kept.unrecorded.push(found);
+        }
+    }
+    reap(deps, &state, &kept).await;
+    let events = events(&state, &kept);
+    if events.is_empty() {
+        return Ok((0, going_on));
+    }
+    let items = u32::try_from(events.len() - kept.unrecorded.len()).unwrap_or(u32::MAX);
+    append(deps, &mut state, events).await?;
+    Ok((items, going_on))
+}
+
+/// Ends what is left of commands whose host was not found.
+async fn reap(deps: &Deps, state: &ThreadState, kept: &Kept) {
+    let lost =
+        || state.open.processes.iter().filter(|(id, _)| !kept.processes.contains(id)).map(|(_, process)| process);
+    for process in lost() {
         (deps.reap_orphan)(process.pid, process.started_ticks).await;
     }
     // Also what was started but not recorded yet, and what outlived the process that is recorded.
-    let calls = state.open.processes.values().map(|process| process.tool_call_id);
-    (deps.reap_marked)(state.open.tool_calls.keys().copied().chain(calls).collect()).await;
+    let calls = state.open.tool_calls.keys().copied().chain(lost().map(|process| process.tool_call_id));
+    (deps.reap_marked)(calls.filter(|call| !kept.calls.contains(call)).collect()).await;
+}
+
+/// What is to be recorded: the starts that were missed, the ends of all that does not go on.
+fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
+    let (run_id, turn_id) = (state.open.run, state.open.turn);
+    let mut events: Vec<NewEvent> = Vec::new();
+    for found in &kept.unrecorded {
+        let identity = found.identity();
+        let body = EventBody::ProcessStarted {
+            process_id: found.process_id,
+            tool_call_id: found.tool_call_id,
+            pid: identity.pid,
+            started_ticks: identity.started_ticks,
+            command: found.command.clone(),
+            background: found.background,
+        };
+        events.push(NewEvent { run_id, turn_id, body });
+    }
+    let mut closing = state.clone();
+    closing.open.tool_calls.retain(|id, _| !kept.calls.contains(id));
+    closing.open.processes.retain(|id, _| !kept.processes.contains(id));
+    let goes_on = !kept.calls.is_empty();
+    let holds_the_call =
+        |body: &EventBody| matches!(body, EventBody::StepFinished { .. } | EventBody::TurnFinished { .. });
+    let ends = closing_events(&closing, RunStatus::Interrupted, REASON, true);
+    events.extend(ends.into_iter().filter(|new| !(goes_on && holds_the_call(&new.body))));
+    match run_id {
+        Some(run_id) if !goes_on => {
+            let body = EventBody::RunFinished {
+                status: RunStatus::Interrupted,
+                error: Some(crate::run::interrupted(REASON)),
+                usage: state.run(run_id).map(|run| run.usage).unwrap_or_default(),
+                structured: None,
+            };
+            events.push(NewEvent::of_run(run_id, turn_id, body));
+        }
+        Some(run_id) if state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) => {
+            // What it waited for was closed.
+            let body = EventBody::RunStatusChanged { status: RunStatus::Running };
+            events.push(NewEvent::of_run(run_id, turn_id, body));
+        }
+        _ => {}
+    }
+    events
+}
+
+async fn append(deps: &Deps, state: &mut ThreadState, events: Vec<NewEvent>) -> Result<(), ThreadError> {
+    let (thread_id, run_id) = (state.thread_id, state.open.run);
+    // What waited for an answer is closed with the rest, and on record.
     let withdrawn = state.open.approvals.values().map(|request| {
-        let place = (thread_id, state.open.run);
-        crate::audit::answered(request, ApprovalOutcome::Withdrawn, "mcoded", REASON, place)
+        crate::audit::answered(request, ApprovalOutcome::Withdrawn, "mcoded", REASON, (thread_id, run_id))
     });
     let withdrawn: Vec<_> = withdrawn.collect();
-    let mut events = closing_events(&state, RunStatus::Interrupted, REASON, true);
-    if let Some(run_id) = state.open.run {
-        let body = EventBody::RunFinished {
-            status: RunStatus::Interrupted,
-            error: Some(crate::run::interrupted(REASON)),
-            usage: state.run(run_id).map(|run| run.usage).unwrap_or_default(),
-            structured: None,
-        };
-        events.push(NewEvent::of_run(run_id, state.open.turn, body));
-    }
-    if events.is_empty() {
-        return Ok(0);
-    }
-    let items = u32::try_from(events.len()).unwrap_or(u32::MAX);
     let (expected, at_ms) = (state.last_seq, deps.clock.now().millis().max(state.updated_at_ms));
-    let run_id = state.open.run;
     let mut seq = expected;
     for new in &events {
         seq = seq.next();
@@ -89,10 +193,10 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<u32, ThreadE
         .map(|record| RunRow { thread_id, record: record.clone() })
         .into_iter()
         .collect();
-    let Some(row) = ThreadRow::of(&state) else { return Ok(0) };
+    let Some(row) = ThreadRow::of(state) else { return Ok(()) };
     deps.store.append(Append { thread_id, expected, events, at_ms, row, runs, request: None }).await?;
     if !withdrawn.is_empty() {
         deps.store.audit(withdrawn).await?;
     }
-    Ok(items)
+    Ok(())
 }

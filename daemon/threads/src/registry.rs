@@ -1,13 +1,14 @@
 //! Finds threads, wakes their actors, and answers what needs no actor.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcode_agent::{LiveLane, LiveState};
 use mcode_events::event::Event;
 use mcode_events::state::ThreadState;
 use mcode_ids::{InputId, QuestionId, RequestId, RunId, Seq, ThreadId};
 use mcode_store::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+use mcode_tools::shell::ProcessRow;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::actor::{self, Loading, MAILBOX};
@@ -30,6 +31,8 @@ struct Inner {
     actors: Mutex<BTreeMap<ThreadId, ActorHandle>>,
     in_flight: Mutex<BTreeSet<String>>,
     shutting_down: std::sync::atomic::AtomicBool,
+    /// Whether the daemon's end leaves commands to the next one; whoever ends it first decides.
+    keep: OnceLock<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +60,7 @@ impl Threads {
             actors: Mutex::default(),
             in_flight: Mutex::default(),
             shutting_down: std::sync::atomic::AtomicBool::new(false),
+            keep: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -160,6 +164,20 @@ impl Threads {
         self.ask(thread_id, |reply| Command::Answer { question_id, answer: answer.clone(), reply }).await
     }
 
+    /// The commands of a thread that run; with `run_id`, only those that this run has started.
+    pub async fn processes(&self, thread_id: ThreadId, run_id: Option<RunId>) -> Result<Vec<ProcessRow>, ThreadError> {
+        let table = Arc::clone(&self.inner.deps.processes);
+        let rows = tokio::task::spawn_blocking(move || table.rows(thread_id))
+            .await
+            .map_err(|error| ThreadError::Store(Box::new(error)))?;
+        let Some(run_id) = run_id.filter(|_| !rows.is_empty()) else { return Ok(rows) };
+        let state = self.state(thread_id).await?;
+        let of_run = |row: &ProcessRow| {
+            state.open.processes.get(&row.process_id).is_some_and(|open| open.run_id == Some(run_id))
+        };
+        Ok(rows.into_iter().filter(of_run).collect())
+    }
+
     /// States of the threads that wait for the user.
     pub async fn waiting(&self) -> Result<Vec<Arc<ThreadState>>, ThreadError> {
         let mut states = Vec::new();
@@ -177,6 +195,14 @@ impl Threads {
     /// Wakes the ephemeral threads that an earlier daemon had no time to forget: each goes as soon as nobody watches it.
     pub async fn wake_ephemeral(&self) -> Result<(), ThreadError> {
         for thread_id in self.inner.deps.store.ephemeral_threads().await? {
+            self.handle(thread_id)?;
+        }
+        Ok(())
+    }
+
+    /// Wakes the threads whose commands outlived an earlier daemon; each takes up its own.
+    pub fn wake_found(&self) -> Result<(), ThreadError> {
+        for thread_id in self.inner.deps.processes.found_threads() {
             self.handle(thread_id)?;
         }
         Ok(())
@@ -246,13 +272,24 @@ impl Threads {
         u32::try_from(self.actors().len()).unwrap_or(u32::MAX)
     }
 
+    /// Decides whether [`Self::shut_down`] ends commands, which it does unless told otherwise, or leaves them to the next
+    /// daemon with the runs that wait for one. Where commands can not outlive the daemon they are ended all the same. The
+    /// first call decides.
+    pub fn keep_processes(&self, keep: bool) {
+        self.inner.keep.get_or_init(|| keep && cfg!(unix));
+    }
+
     /// Interrupts all runs, lets every actor record their ends, and refuses new work.
     pub async fn shut_down(&self) {
+        let keep = *self.inner.keep.get_or_init(|| false);
+        if keep {
+            self.inner.deps.processes.leave_all();
+        }
         self.inner.shutting_down.store(true, std::sync::atomic::Ordering::SeqCst);
         let handles: Vec<ActorHandle> = self.actors().values().cloned().collect();
         let closing = handles.into_iter().map(|handle| async move {
             let (reply, answer) = oneshot::channel();
-            if handle.commands.send(Command::Close { reply }).await.is_ok() {
+            if handle.commands.send(Command::Close { keep, reply }).await.is_ok() {
                 let _ = answer.await.is_ok();
             }
             handle.commands.closed().await;

@@ -4,10 +4,16 @@
 
 mod stage;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcode_env::{IdGen, SystemIds};
 use mcode_events::tool::{TaskItem, TaskStatus};
+use mcode_ids::ThreadId;
 use mcode_permissions::access::{Access, Below};
+use mcode_sandbox::shell_for;
 use mcode_tools::ask::AskTool;
-use mcode_tools::shell::LIVE_MAX;
+use mcode_tools::shell::{LIVE_MAX, ShellTool};
 use mcode_tools::tasks::TasksTool;
 use mcode_tools::{AskOutcome, Tool};
 use serde_json::json;
@@ -56,6 +62,55 @@ async fn processes_are_listed_and_killed_and_belong_to_their_thread() {
     assert_eq!(running("sleep 55.02"), 0);
     // The tool's result has said so; a notice would say it twice.
     assert_eq!(stage.port.exited()[0].notice, None);
+}
+
+#[tokio::test]
+async fn a_command_that_takes_long_goes_on_in_the_background() {
+    let stage = Stage::new();
+    let tool = ShellTool::new(stage.hosts.clone(), shell_for("/usr/bin:/bin"), Arc::clone(&stage.table))
+        .background_after(Duration::from_millis(300));
+    let command = "echo early; while [ ! -e go ]; do sleep 0.02; done; echo late; exit 5";
+    let out = stage.call(&tool, json!({"command": command})).await.unwrap();
+    assert!(
+        out.text.starts_with("early\n[it still runs after 0 s and goes on in the background as prc_"),
+        "{}",
+        out.text
+    );
+    assert_eq!((out.code, out.failed), (None, false));
+    let id = out.text.split(' ').find(|word| word.starts_with("prc_")).unwrap();
+    let poll = stage.process(json!({"action": "poll", "id": id})).await.text;
+    assert!(poll.starts_with("(no new output)\n[running for "), "{poll}");
+    let list = stage.process(json!({"action": "list"})).await.text;
+    assert!(list.contains("s of CPU") && list.contains(" MB"), "{list}");
+    std::fs::write(stage.context.cwd.join("go"), "").unwrap();
+    wait_until("the end", || !stage.port.exited().is_empty()).await;
+    let notice = stage.port.exited()[0].notice.clone().unwrap();
+    assert!(notice.contains("exit code 5") && notice.contains("early\nlate"), "{notice}");
+    let poll = stage.process(json!({"action": "poll", "id": id})).await.text;
+    assert!(poll.starts_with("late\n[exit code 5 after "), "{poll}");
+}
+
+#[tokio::test]
+async fn a_command_with_a_limit_of_its_own_is_waited_for() {
+    let stage = Stage::new();
+    let tool = ShellTool::new(stage.hosts.clone(), shell_for("/usr/bin:/bin"), Arc::clone(&stage.table))
+        .background_after(Duration::from_millis(50));
+    let out = stage.call(&tool, json!({"command": "sleep 0.4; echo done", "timeout_s": 30})).await.unwrap();
+    assert_eq!((out.text.as_str(), out.code), ("done\n[exit code 0]", Some(0)));
+}
+
+#[tokio::test]
+async fn closing_a_hundred_threads_leaves_nothing() {
+    let mut stage = Stage::new();
+    let mut threads = Vec::new();
+    for _ in 0..100 {
+        stage.context.thread_id = ThreadId::from_uuid(SystemIds.next());
+        threads.push(stage.context.thread_id);
+        background(&stage, "(setsid sleep 58.05 &); sleep 58.05 & sleep 58.05").await;
+    }
+    wait_until("all of it", || running("sleep 58.05") == 300).await;
+    futures::future::join_all(threads.iter().map(|thread| stage.table.kill_thread(*thread))).await;
+    assert_eq!((running("sleep 58.05"), stage.port.exited().len()), (0, 100));
 }
 
 #[tokio::test]

@@ -254,6 +254,43 @@ pub struct Task {
     #[prost(string, tag = "4")]
     pub active_form: ::prost::alloc::string::String,
 }
+/// A command that runs for a thread, with everything it started.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Process {
+    /// prc\_ and 32 hex digits.
+    #[prost(string, tag = "1")]
+    pub process_id: ::prost::alloc::string::String,
+    /// Its thread.
+    #[prost(string, tag = "2")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The OS's number of the command.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    /// The command, shortened.
+    #[prost(string, tag = "4")]
+    pub command: ::prost::alloc::string::String,
+    /// running, or lingering: the command has ended and something it started runs.
+    #[prost(string, tag = "5")]
+    pub state: ::prost::alloc::string::String,
+    /// Exit status of a command that has ended by itself.
+    #[prost(int32, optional, tag = "6")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Resident memory of all its processes; 0 where the OS does not tell.
+    #[prost(uint64, tag = "7")]
+    pub rss_bytes: u64,
+    /// Processor time of those that run.
+    #[prost(double, tag = "8")]
+    pub cpu_seconds: f64,
+    /// Since its start.
+    #[prost(double, tag = "9")]
+    pub age_seconds: f64,
+    /// Whether it outlives its tool call.
+    #[prost(bool, tag = "10")]
+    pub background: bool,
+    /// The call that started it.
+    #[prost(string, tag = "11")]
+    pub tool_call_id: ::prost::alloc::string::String,
+}
 /// Where a rule counts that is given with an answer or for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -925,6 +962,9 @@ pub struct ShutdownRequest {
     /// Interrupt active runs instead of refusing.
     #[prost(bool, tag = "1")]
     pub force: bool,
+    /// Leave commands running for the next daemon, which takes them up; without it they are ended.
+    #[prost(bool, tag = "2")]
+    pub keep_processes: bool,
 }
 /// The daemon is ending.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2954,6 +2994,9 @@ pub struct GetRunResponse {
     /// The run.
     #[prost(message, optional, tag = "1")]
     pub run: ::core::option::Option<Run>,
+    /// Commands it has started that run.
+    #[prost(message, repeated, tag = "2")]
+    pub processes: ::prost::alloc::vec::Vec<Process>,
 }
 /// Asks for runs.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5220,6 +5263,9 @@ pub struct GetThreadResponse {
     /// The model's task list.
     #[prost(message, repeated, tag = "3")]
     pub tasks: ::prost::alloc::vec::Vec<Task>,
+    /// Its commands that run.
+    #[prost(message, repeated, tag = "4")]
+    pub processes: ::prost::alloc::vec::Vec<Process>,
 }
 /// Asks for threads.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -85,7 +85,7 @@ fn program_in(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     assert!(
         path.is_file(),
-        "{} is not there: build it first (cargo build -p mcoded -p mcode-cli), or set MCODE_BIN_DIR",
+        "{} is not there: build it first (cargo build --workspace --bins), or set MCODE_BIN_DIR",
         path.display()
     );
     path
@@ -313,10 +313,23 @@ impl TestDaemon {
         }
     }
 
-    /// Processes that carry this home in their environment or descend from the daemon, the daemon itself left out.
+    /// The hosts of commands that were started by daemons of this home.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<u32> {
+        let folder = self.home().join("state/toolhosts").to_string_lossy().into_owned();
+        let is_host = |pid: &u32| {
+            let words = command_line(*pid);
+            matches!(words.as_slice(), [program, given, ..] if program.ends_with("mcode-toolhost") && given.starts_with(&folder))
+        };
+        process_table().into_keys().filter(is_host).collect()
+    }
+
+    /// Processes that carry this home in their environment, hosts of its commands, and all that descend from those or
+    /// from the daemon; the daemon itself left out.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let own = self.child.as_ref().map(Child::id);
+        let hosts = self.hosts();
         let mark = format!("MCODE_HOME={}\0", self.home().display());
         let table = process_table();
         let mut found: Vec<u32> = Vec::new();
@@ -326,7 +339,8 @@ impl TestDaemon {
             }
             let marked = fs::read(format!("/proc/{pid}/environ"))
                 .is_ok_and(|environ| environ.windows(mark.len()).any(|window| window == mark.as_bytes()));
-            if marked || Some(*parent) == own || descends(&table, *parent, own) {
+            let roots = own.iter().chain(&hosts);
+            if marked || hosts.contains(pid) || roots.into_iter().any(|root| descends(&table, *parent, *root)) {
                 found.push(*pid);
             }
         }
@@ -340,6 +354,12 @@ fn described(pid: u32) -> String {
     let status = read("status");
     let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or_default();
     format!("{pid} {} {state} in {}", read("cmdline").replace('\0', " "), read("wchan"))
+}
+
+/// The words of a process's command line.
+fn command_line(pid: u32) -> Vec<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).split('\0').map(str::to_owned).collect()
 }
 
 fn belongs_to_the_client(name: &str) -> bool {
@@ -359,10 +379,10 @@ fn process_table() -> BTreeMap<u32, u32> {
         .collect()
 }
 
-fn descends(table: &BTreeMap<u32, u32>, mut pid: u32, ancestor: Option<u32>) -> bool {
+fn descends(table: &BTreeMap<u32, u32>, mut pid: u32, ancestor: u32) -> bool {
     // A chain of parents is never longer than the table.
     for _ in 0..table.len() {
-        if Some(pid) == ancestor {
+        if pid == ancestor {
             return true;
         }
         match table.get(&pid) {

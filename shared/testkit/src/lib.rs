@@ -22,7 +22,7 @@ pub mod workspace;
 #[cfg(unix)]
 pub use crash::Crashes;
 #[cfg(unix)]
-pub use daemon::{Output, TestDaemon};
+pub use daemon::{Output, TestDaemon, program};
 pub use workspace::Workspace;
 
 pub use model_server::{ModelServer, RecordedRequest, Reply, Script, Usage, Wire};

@@ -92,7 +92,19 @@ fn cargo() -> Command {
 /// Builds what is measured; gives the folder of the programs.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let output = cargo()
-        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli", "--message-format", "json"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "mcoded",
+            "-p",
+            "mcode-cli",
+            "-p",
+            "mcode-toolhost",
+            "--message-format",
+            "json",
+        ])
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -145,7 +157,7 @@ fn clean_build(root: &Path) -> anyhow::Result<f64> {
     let target = tempfile::tempdir().context("cannot make a temporary folder")?;
     let start = Instant::now();
     let status = cargo()
-        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli"])
+        .args(["build", "--release", "--locked", "-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost"])
         .env("CARGO_TARGET_DIR", target.path())
         .current_dir(root)
         .status()

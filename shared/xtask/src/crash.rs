@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "-p", "mcoded", "-p", "mcode-cli"])
+        .args(["build", "-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost"])
         .current_dir(root)
         .status()
         .context("cannot start cargo")?;

@@ -26,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-events", "mcode-config", "mcode-models"]),
     ("mcode-permissions", &["mcode-events", "mcode-config"]),
     ("mcode-sandbox", &[]),
+    ("mcode-toolhost", &["mcode-sandbox"]),
     ("mcode-tools", &["mcode-ids", "mcode-env", "mcode-events", "mcode-text", "mcode-permissions", "mcode-sandbox"]),
     (
         "mcode-agent",

@@ -34,13 +34,13 @@ pub(crate) enum DaemonVerb {
     Status,
     /// Start it, if it does not run
     Start,
-    /// End it
+    /// End it, and all commands it has started
     Stop {
         /// Interrupt the runs at work
         #[arg(long)]
         force: bool,
     },
-    /// End it and start the one that is installed
+    /// End it and start the one that is installed; commands go on
     Restart {
         /// Interrupt the runs at work
         #[arg(long)]
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &Context, verb: DaemonVerb) -> Outcome {
             show_info(context, &client).await
         }
         DaemonVerb::Stop { force } => {
-            let stopped = stop(context, force).await?;
+            let stopped = stop(context, v1::ShutdownRequest { force, keep_processes: false }).await?;
             let text = if stopped { "the daemon has ended" } else { "no daemon was running" };
             match context.form {
                 Form::Text => stdout_line(text)?,
@@ -78,7 +78,7 @@ pub(crate) async fn run(context: &Context, verb: DaemonVerb) -> Outcome {
             Ok(0)
         }
         DaemonVerb::Restart { force } => {
-            stop(context, force).await?;
+            stop(context, v1::ShutdownRequest { force, keep_processes: true }).await?;
             let client = context.connect_started().await?;
             show_info(context, &client).await
         }
@@ -108,13 +108,13 @@ async fn show_info(context: &Context, client: &Client) -> Outcome {
 }
 
 /// Ends the daemon and waits until it is gone; `false` when none was there.
-async fn stop(context: &Context, force: bool) -> Result<bool, ClientError> {
+async fn stop(context: &Context, request: v1::ShutdownRequest) -> Result<bool, ClientError> {
     let client = match context.connect_running().await {
         Ok(client) => client,
         Err(error) if is_absent(&error) => return Ok(false),
         Err(error) => return Err(error),
     };
-    match client.shutdown(v1::ShutdownRequest { force }).await {
+    match client.shutdown(request).await {
         Ok(_) => {}
         // It went away before its answer did, or was on its way already.
         Err(error) if error.retryable || is_absent(&error) => {}

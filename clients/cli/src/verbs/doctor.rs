@@ -203,6 +203,7 @@ async fn daemon(context: &Context) -> Vec<Check> {
         let found = format!("{found}, but this is mcode {}", env!("CARGO_PKG_VERSION"));
         Check::bad("daemon", Grade::Warn, found, mend)
     });
+    checks.extend(toolhost(Path::new(&info.executable)));
     checks.push(sandbox(tried(&client, info.sandbox).await));
     let request =
         v1::ListModelsRequest { page_size: MODELS_MAX, env: mcode_env::process::vars(), ..Default::default() };
@@ -310,6 +311,21 @@ async fn withheld(context: &Context, client: &mcode_client::Client) -> Option<Ch
     Some(Check::ok("environment", told))
 }
 
+/// Whether the daemon's program for running commands is there; `None` where it needs none, or does not say where it is.
+fn toolhost(daemon: &Path) -> Option<Check> {
+    const NAME: &str = "mcode-toolhost";
+    let beside = daemon.parent().filter(|_| cfg!(unix) && daemon.is_absolute())?.join(NAME);
+    Some(match Some(beside.clone()).filter(|path| path.is_file()).or_else(|| find(NAME)) {
+        Some(path) => Check::ok("commands", path.display().to_string()),
+        None => Check::bad(
+            "commands",
+            Grade::Fail,
+            format!("{} is not there: commands can not be run", beside.display()),
+            "install it beside mcoded (cargo install --path daemon/toolhost), then: mcode daemon restart",
+        ),
+    })
+}
+
 /// A usable model, other than the scripted one of the demo, which can not do the main job.
 fn models(models: &[v1::Model]) -> Check {
     let usable: Vec<&v1::Model> = models.iter().filter(|model| model.usable && model.provider != "demo").collect();
@@ -356,6 +372,17 @@ mod tests {
         assert_eq!(models(&[model("demo", true, false)]).grade, Grade::Fail);
         assert_eq!(models(&[model("demo", true, false), model("x", true, false)]).grade, Grade::Ok);
         assert_eq!(models(&[model("y", true, false), model("x", false, true)]).mend, "set X_API_KEY");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_missing_host_of_commands_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = toolhost(&dir.path().join("mcoded")).unwrap();
+        assert!(check.grade == Grade::Fail && check.found.contains("mcode-toolhost"), "{check:?}");
+        std::fs::write(dir.path().join("mcode-toolhost"), "").unwrap();
+        assert_eq!(toolhost(&dir.path().join("mcoded")).unwrap().grade, Grade::Ok);
+        assert_eq!(toolhost(Path::new("")), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use mcode_client::v1;
-use mcode_text::sanitize;
+use mcode_text::{sanitize, sanitize_line};
 
 use crate::context::{Context, request_id};
 use crate::input;
@@ -65,7 +65,9 @@ pub(crate) async fn run(context: &Context, verb: RunsVerb) -> Outcome {
             let run_id = client.run_id(&id).await?;
             let response = client.get_run(v1::GetRunRequest { run_id }).await?;
             show_message(context.form, "GetRunResponse", &response, None, || {
-                response.run.as_ref().map(describe).unwrap_or_default()
+                let run = response.run.as_ref().map(describe).unwrap_or_default();
+                let processes = response.processes.iter().map(process_line);
+                std::iter::once(run).chain(processes).collect::<Vec<_>>().join("\n")
             })?;
         }
         RunsVerb::Cancel { id } => {
@@ -115,6 +117,17 @@ pub(crate) fn describe(run: &v1::Run) -> String {
         }
     }
     sanitize(&lines.join("\n")).into_owned()
+}
+
+/// A running command in one line.
+pub(crate) fn process_line(process: &v1::Process) -> String {
+    let (age, cpu, megabytes) = (process.age_seconds, process.cpu_seconds, process.rss_bytes as f64 / 1e6);
+    let ended = process.exit_code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+    let line = format!(
+        "process {} pid {} {}{ended} for {age:.0} s, {cpu:.1} s of CPU, {megabytes:.0} MB: {}",
+        process.process_id, process.pid, process.state, process.command
+    );
+    sanitize_line(&line).into_owned()
 }
 
 /// Tokens and money in a few words.

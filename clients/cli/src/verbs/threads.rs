@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::output::{json_line, json_pretty, stdout_line};
 use crate::style::Style;
 use crate::times::local;
-use crate::verbs::runs::usage_text;
+use crate::verbs::runs::{process_line, usage_text};
 use crate::verbs::{Outcome, Page, listing, show_message};
 
 /// Events of one page; the daemon's limit.
@@ -148,6 +148,7 @@ fn header(response: &v1::GetThreadResponse) -> String {
     for run in &response.runs {
         lines.push(format!("run     {} {} {}", run.run_id, run.status, local(run.started_at.as_ref())));
     }
+    lines.extend(response.processes.iter().map(process_line));
     for task in &response.tasks {
         lines.push(format!("task    {}: {}", task.status, task.content));
     }

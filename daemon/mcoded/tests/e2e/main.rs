@@ -18,6 +18,7 @@ mod starting;
 mod status;
 mod steering;
 mod streams;
+mod surviving;
 mod telling;
 mod terminal;
 mod trusting;

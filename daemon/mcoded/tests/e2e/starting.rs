@@ -75,7 +75,7 @@ fn replaced_and_removed_programs_do_not_stop_the_work() {
         assert!(std::process::Command::new("cp").arg(program(name)).arg(&to).status().unwrap().success());
         to
     };
-    let programs: Vec<PathBuf> = ["mcode", "mcoded"].into_iter().map(copy).collect();
+    let programs: Vec<PathBuf> = ["mcode", "mcoded", "mcode-toolhost"].into_iter().map(copy).collect();
     let server = ModelServer::start_blocking(
         Script::new()
             .reply(Reply::text("before"))
@@ -86,7 +86,9 @@ fn replaced_and_removed_programs_do_not_stop_the_work() {
     daemon.use_server(&server);
     let workspace = Workspace::new();
     daemon.mcode_in(&workspace.path(), &["ask", "hi"]).ok();
-    std::fs::remove_file(&programs[1]).unwrap();
+    for replaced in &programs[1..] {
+        std::fs::remove_file(replaced).unwrap();
+    }
     let output = daemon.mcode_in(&workspace.path(), &["ask", "-c", "--yolo", "go"]).ok();
     assert_eq!(output.stdout, "after\n");
     assert!(server.request(3).tool_results()[0].1.contains("works"));

@@ -19,8 +19,10 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
 
 use self::pids::Pids;
 use crate::confine::Strength;
@@ -127,9 +129,28 @@ fn landlock_version() -> u32 {
 }
 
 /// The kind of namespace that can be had here; found out once.
+static NAMESPACE: OnceLock<Option<mounts::Namespace>> = OnceLock::new();
+
 fn namespace() -> Option<mounts::Namespace> {
-    static FOUND: OnceLock<Option<mounts::Namespace>> = OnceLock::new();
-    *FOUND.get_or_init(mounts::probe)
+    *NAMESPACE.get_or_init(mounts::probe)
+}
+
+/// What has to be tried to be known, for a process on the same machine that would try the same.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Known {
+    namespace: Option<mounts::Namespace>,
+    groups: Option<PathBuf>,
+}
+
+/// What this process has found out; tries what it has not.
+pub(crate) fn known() -> Known {
+    Known { namespace: namespace(), groups: pids::parent().cloned() }
+}
+
+/// Takes over what another process has found out, unless this one knows already.
+pub(crate) fn learn(known: Known) {
+    NAMESPACE.set(known.namespace).ok();
+    pids::learn(known.groups);
 }
 
 /// What this kernel can hold.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
 
 use super::{c_path, network};
 use crate::policy::{Network, Policy, SHARED_BYTES_MAX, holds, within};
@@ -21,8 +22,8 @@ const SHARED: &str = "/dev/shm";
 const PROBED: i32 = libc::ECANCELED;
 
 /// How a namespace can be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Namespace {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Namespace {
     /// By right: this user may mount.
     Plain,
     /// Within a user namespace.

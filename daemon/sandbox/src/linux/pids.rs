@@ -20,9 +20,7 @@ pub(crate) struct Pids {
 impl Pids {
     /// A new group for at most so many processes and threads; `None` where none can be made.
     pub(super) fn new(processes: u32) -> Option<(Self, OwnedFd)> {
-        static PARENT: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let parent = PARENT.get_or_init(|| parent().inspect(|parent| sweep(parent))).as_ref()?;
-        make(parent, processes).inspect_err(|error| tracing::debug!(%error, "no control group for a command")).ok()
+        make(parent()?, processes).inspect_err(|error| tracing::debug!(%error, "no control group for a command")).ok()
     }
 }
 
@@ -55,8 +53,20 @@ pub(super) fn enter(entry: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Where groups can be made; found out once.
+static PARENT: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+pub(super) fn parent() -> Option<&'static PathBuf> {
+    PARENT.get_or_init(|| find_parent().inspect(|parent| sweep(parent))).as_ref()
+}
+
+/// Takes over what another process has found out.
+pub(super) fn learn(parent: Option<PathBuf>) {
+    PARENT.set(parent).ok();
+}
+
 /// The folder of this process's own group in the hierarchy that counts processes, if groups can be made in it.
-fn parent() -> Option<PathBuf> {
+fn find_parent() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let path = |wanted: &dyn Fn(&str) -> bool| {

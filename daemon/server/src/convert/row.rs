@@ -7,7 +7,7 @@ use mcode_events::tool::{TaskItem, TaskStatus};
 use mcode_events::usage::Usage;
 use mcode_ids::{RunId, ThreadId};
 use mcode_proto::v1;
-use mcode_threads::{ProjectRow, RunRow, ThreadRow};
+use mcode_threads::{ProcessRow, ProjectRow, RunRow, Stage, ThreadRow};
 
 use crate::convert::value::{time, to_value};
 
@@ -39,6 +39,22 @@ pub(crate) fn thread(row: &ThreadRow, damaged: bool) -> v1::Thread {
         last_seq: row.last_seq.get(),
         usage: Some(usage(&row.usage)),
         active_run_id: row.active_run.map(|id| id.to_string()).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn process(thread_id: ThreadId, row: &ProcessRow) -> v1::Process {
+    v1::Process {
+        process_id: row.process_id.to_string(),
+        thread_id: thread_id.to_string(),
+        pid: row.pid,
+        command: row.command.clone(),
+        state: if row.stage == Stage::Running { "running" } else { "lingering" }.to_owned(),
+        exit_code: row.exit_code,
+        rss_bytes: row.usage.rss_bytes,
+        cpu_seconds: row.usage.cpu_ms as f64 / 1000.0,
+        age_seconds: row.age.as_secs_f64(),
+        background: row.background,
+        tool_call_id: row.tool_call_id.to_string(),
     }
 }
 

@@ -36,10 +36,12 @@ impl v1::daemon_service_server::DaemonService for Services {
 
     async fn shutdown(&self, request: Request<v1::ShutdownRequest>) -> Result<Response<v1::ShutdownResponse>, Status> {
         let active = self.deps.threads.active_runs().await.map_err(of_thread)?;
-        if active > 0 && !request.into_inner().force {
+        let v1::ShutdownRequest { force, keep_processes } = request.into_inner();
+        if active > 0 && !force {
             let text = format!("{active} runs are at work");
             return Err(refuse(Code::FailedPrecondition, Reason::RunsActive, text, None));
         }
+        self.deps.threads.keep_processes(keep_processes);
         self.deps.accepting.cancel();
         self.deps.threads.shut_down().await;
         self.deps.streams.cancel();

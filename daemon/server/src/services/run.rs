@@ -68,7 +68,9 @@ impl v1::run_service_server::RunService for Services {
     async fn get_run(&self, request: Request<v1::GetRunRequest>) -> Result<Response<v1::GetRunResponse>, Status> {
         let run_id = request::known_id("run", &request.into_inner().run_id)?;
         let run = self.deps.threads.run(run_id).await.map_err(of_thread)?;
-        Ok(Response::new(v1::GetRunResponse { run: Some(row::run(&run)) }))
+        let rows = self.deps.threads.processes(run.thread_id, Some(run_id)).await.map_err(of_thread)?;
+        let processes = rows.iter().map(|process| row::process(run.thread_id, process)).collect();
+        Ok(Response::new(v1::GetRunResponse { run: Some(row::run(&run)), processes }))
     }
 
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {

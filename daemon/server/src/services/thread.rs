@@ -46,11 +46,16 @@ impl v1::thread_service_server::ThreadService for Services {
                 thread: Some(row::thread(&thread, false)),
                 runs: state.runs.iter().map(|record| row::record(thread_id, record)).collect(),
                 tasks: state.tasks.iter().map(row::task).collect(),
+                processes: {
+                    let rows = self.deps.threads.processes(thread_id, None).await.map_err(of_thread)?;
+                    rows.iter().map(|process| row::process(thread_id, process)).collect()
+                },
             })),
             Err(ThreadError::Damaged(_)) => Ok(Response::new(v1::GetThreadResponse {
                 thread: Some(row::thread(&thread, true)),
                 runs: Vec::new(),
                 tasks: Vec::new(),
+                processes: Vec::new(),
             })),
             Err(error) => Err(of_thread(error)),
         }

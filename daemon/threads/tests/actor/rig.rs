@@ -252,7 +252,7 @@ impl Rig {
                 marked.lock().unwrap().extend(ids.iter().map(ToString::to_string));
                 Box::pin(async {})
             }),
-            end_processes: Arc::new(|_| Box::pin(async {})),
+            processes: mcode_tools::shell::ProcessTable::new(),
             change_rule: Arc::new(|_| Ok(true)),
         };
         Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcode_permissions::access::{Access, Category};
+use mcode_sandbox::InputError;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::clean::clean;
 use super::mentioned::judged;
-use super::table::{Process, ProcessTable, Stage};
+use super::process::{Process, Stage};
+use super::row::usage_words;
+use super::table::ProcessTable;
 use super::tool::shortened;
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
 
@@ -142,7 +144,12 @@ impl Tool for ProcessTool {
 
 async fn act(action: Action, table: &ProcessTable, context: &CallContext) -> Result<ToolOutput, ToolFailure> {
     match action {
-        Action::List => Ok(list(&table.list(context.thread_id))),
+        Action::List => {
+            let known = table.list(context.thread_id);
+            tokio::task::spawn_blocking(move || list(&known))
+                .await
+                .map_err(|error| ToolFailure::Failed(format!("the processes could not be listed: {error}")))
+        }
         Action::Poll(process, wait) => {
             // When the time is up, what is there is given.
             timeout(wait, process.news()).await.ok();
@@ -180,7 +187,8 @@ fn list(processes: &[Arc<Process>]) -> ToolOutput {
     for process in processes {
         let (id, pid) = (process.process_id, process.identity().pid);
         // Writing to a String does not fail.
-        writeln!(text, "{id}  pid {pid}  {}  {}", state(process), process.command.replace('\n', " ")).ok();
+        let (state, used) = (state(process), usage_words(&process.usage()));
+        writeln!(text, "{id}  pid {pid}  {state}{used}  {}", process.command.replace('\n', " ")).ok();
     }
     ToolOutput::text(text, format!("{} processes", processes.len()))
 }
@@ -208,28 +216,25 @@ async fn write(process: &Process, input: &str) -> Result<ToolOutput, ToolFailure
     let closing = input.ends_with(END_OF_INPUT);
     let input = input.strip_suffix(END_OF_INPUT).unwrap_or(input);
     let written = timeout(WRITE_WAIT, async {
-        let mut slot = process.stdin.lock().await;
-        let Some(stdin) = slot.as_mut() else { return Ok(false) };
-        stdin.write_all(input.as_bytes()).await?;
-        stdin.flush().await?;
+        process.hosted.write(input.as_bytes()).await?;
         if closing {
-            *slot = None;
+            process.hosted.close_input().await;
         }
-        std::io::Result::Ok(true)
+        Ok(())
     });
     let id = process.process_id;
     match written.await {
-        Ok(Ok(true)) => {
+        Ok(Ok(())) => {
             let closed = if closing { " and closed its input" } else { "" };
             Ok(ToolOutput::text(
                 format!("Wrote {} bytes to {id}{closed}.", input.len()),
                 format!("{} bytes", input.len()),
             ))
         }
-        Ok(Ok(false)) => Err(ToolFailure::Failed(format!(
+        Ok(Err(InputError::Closed)) => Err(ToolFailure::Failed(format!(
             "{id} takes no input: it has ended, its input was closed, or it was not started with background: true"
         ))),
-        Ok(Err(error)) => Err(ToolFailure::Failed(format!("{id} does not take the input: {error}"))),
+        Ok(Err(InputError::Full)) => Err(ToolFailure::Failed(format!("{id} has not read its earlier input yet"))),
         Err(_) => Err(ToolFailure::Failed(format!(
             "{id} did not read its input within {} s; part of it may have been taken",
             WRITE_WAIT.as_secs()

@@ -1,192 +1,96 @@
-//! The task that sees a command through: reads its output, keeps its time limit, ends its group, records its end.
+//! The task that sees a command through: shows its output, passes on that it has to end, records its end.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_sandbox::{Child, KILL_GRACE, OutputPipe};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::clean::clean;
-use super::table::{End, Process, Stage};
+use super::process::{End, Process, Stage};
 use crate::port::ToolPort;
 
-/// How long output is still read after the command has ended, while something else holds the pipe.
-const DRAIN: Duration = Duration::from_millis(200);
 /// How often people who watch get more output.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 /// Most bytes that they get at once; what is beyond is not shown live.
 const LIVE_BYTES_MAX: usize = 8 * 1024;
-/// Bytes read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
-/// How often it is looked whether what a command left behind still runs.
-const LINGER_LOOK: Duration = Duration::from_millis(500);
-/// How long to wait for the system to say how a killed command ended.
-const REAP_WAIT: Duration = Duration::from_secs(3);
 /// Most characters of the last output in a notice.
 const NOTICE_CHARS_MAX: usize = 2000;
+/// Said of a command that nothing is heard of any more.
+const LOST: &str = "its end was not seen";
 
 /// Sees a command through. The process is [`Stage::Gone`] when this returns, and its end is recorded.
-pub(super) async fn supervise(
-    mut child: Child,
-    process: Arc<Process>,
-    port: Arc<dyn ToolPort>,
-    limit: Option<Duration>,
-) {
-    let deadline = limit.map(|limit| process.began + limit);
-    let output = child.take_output();
-    let pump = pump(output, Arc::clone(&process), Arc::clone(&port));
-    tokio::pin!(pump);
-    let mut pumped = false;
-    let mut end = loop {
+pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>) {
+    let mut progress = process.hosted.progress();
+    let mut live = Live { shown: process.shown_from(), next: Instant::now() };
+    let mut asked = false;
+    let end = loop {
+        let now = progress.borrow_and_update().clone();
+        if now.gone {
+            break process.end_of(&now);
+        }
+        if let Some(end) = process.end_of(&now) {
+            live.show(&process, &*port);
+            process.advance(Stage::Lingering, end, Duration::from_millis(now.took_ms));
+        } else {
+            process.changed();
+        }
+        let more = !process.is_background() && process.stage() == Stage::Running && now.output_bytes > live.shown;
         tokio::select! {
-            () = &mut pump, if !pumped => pumped = true,
-            exit = child.wait() => break match exit {
-                Ok(state) => End::Exited(state),
-                Err(error) => End::Lost(error.to_string()),
+            changed = progress.changed() => if changed.is_err() {
+                break None;
             },
-            () = passed(deadline) => break End::TimedOut(limit.unwrap_or_default()),
-            () = process.kill.cancelled() => break End::Killed(process.kill_reason()),
+            () = sleep_until(live.next), if more => live.show(&process, &*port),
+            () = process.kill.cancelled(), if !asked => {
+                asked = true;
+                process.hosted.end(&process.kill_reason()).await;
+            }
         }
     };
-    if !matches!(end, End::Exited(_)) {
-        // Reading goes on meanwhile: a command that writes its last words must not be stuck.
-        let ending = async { tokio::join!(process.group.kill(KILL_GRACE), timeout(REAP_WAIT, child.wait())).0 };
-        beside(&mut pump, &mut pumped, ending).await;
-    }
-    if !pumped {
-        pumped = timeout(DRAIN, &mut pump).await.is_ok();
-    }
-    if !process.group.members().is_empty() {
-        process.advance(Stage::Lingering, end.clone());
-        end = linger(&process, deadline, limit, end, &mut pump, &mut pumped).await;
-    }
-    process.stdin.lock().await.take();
+    live.show(&process, &*port);
+    let end = end.unwrap_or_else(|| End::Lost(LOST.to_owned()));
+    let took = Duration::from_millis(progress.borrow().took_ms);
+    process.note_end(end.clone(), took);
     let notice = notice(&process, &end);
     port.process_exited(process.process_id, end.code(), end.words(), notice).await;
-    process.advance(Stage::Gone, end);
+    process.advance(Stage::Gone, end, took);
 }
 
-/// Waits for the end of what the command left behind.
-async fn linger(
-    process: &Process,
-    deadline: Option<Instant>,
-    limit: Option<Duration>,
-    end: End,
-    pump: &mut (impl Future<Output = ()> + Unpin),
-    pumped: &mut bool,
-) -> End {
-    // A foreground command has met its limit by ending; what it left behind lives as long as its thread.
-    let deadline = deadline.filter(|_| process.background);
-    loop {
-        let was_pumped = *pumped;
-        let new_end = tokio::select! {
-            () = &mut *pump, if !was_pumped => {
-                *pumped = true;
-                None
-            }
-            () = sleep(LINGER_LOOK) => None,
-            () = passed(deadline) => Some(End::TimedOut(limit.unwrap_or_default())),
-            () = process.kill.cancelled() => Some(End::Killed(process.kill_reason())),
-        };
-        if let Some(new_end) = new_end {
-            beside(pump, pumped, process.group.kill(KILL_GRACE)).await;
-            return new_end;
-        }
-        if process.group.members().is_empty() {
-            return end;
-        }
-    }
+/// What people who watch have seen.
+struct Live {
+    shown: u64,
+    next: Instant,
 }
 
-/// Polls the pump until `main` is done.
-async fn beside<T>(pump: &mut (impl Future<Output = ()> + Unpin), pumped: &mut bool, main: impl Future<Output = T>) {
-    tokio::pin!(main);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut *pump, if !*pumped => *pumped = true,
-            _ = &mut main => return,
-        }
-        if *pumped {
-            main.await;
+impl Live {
+    fn show(&mut self, process: &Process, port: &dyn ToolPort) {
+        self.next = Instant::now() + LIVE_EVERY;
+        let output = process.hosted.output();
+        let (bytes, left_out) = output.since(self.shown, LIVE_BYTES_MAX);
+        if bytes.is_empty() || process.is_background() || process.stage() > Stage::Running {
             return;
         }
-    }
-}
-
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads the output until every writer is gone.
-async fn pump(output: Option<OutputPipe>, process: Arc<Process>, port: Arc<dyn ToolPort>) {
-    let Some(mut output) = output else { return };
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let mut waiting: Vec<u8> = Vec::new();
-    let mut shown = Instant::now();
-    loop {
-        let read = if waiting.is_empty() {
-            Some(output.read(&mut buffer).await)
-        } else {
-            timeout(LIVE_EVERY, output.read(&mut buffer)).await.ok()
+        // A character that the piece cuts in two waits for its other half.
+        let whole = match std::str::from_utf8(&bytes) {
+            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+            _ => bytes.len(),
         };
-        let count = match read {
-            Some(Ok(count)) => count,
-            Some(Err(_)) => 0,
-            None => {
-                show(&mut waiting, &mut shown, &*port);
-                continue;
-            }
-        };
-        if count == 0 {
-            show(&mut waiting, &mut shown, &*port);
-            return;
-        }
-        process.push(&buffer[..count]);
-        if !process.background && process.stage() == Stage::Running {
-            let room = LIVE_BYTES_MAX.saturating_sub(waiting.len());
-            waiting.extend_from_slice(&buffer[..count.min(room)]);
-        }
-        if shown.elapsed() >= LIVE_EVERY {
-            show(&mut waiting, &mut shown, &*port);
-        }
+        port.output(&clean(&bytes[..whole]));
+        self.shown += left_out + whole as u64;
     }
-}
-
-fn show(waiting: &mut Vec<u8>, shown: &mut Instant, port: &dyn ToolPort) {
-    *shown = Instant::now();
-    if waiting.is_empty() {
-        return;
-    }
-    // A character that the chunk cuts in two waits for its other half.
-    let whole = match std::str::from_utf8(waiting) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        _ => waiting.len(),
-    };
-    let whole = if whole == 0 { waiting.len() } else { whole };
-    port.output(&clean(&waiting[..whole]));
-    waiting.drain(..whole);
 }
 
 /// What the model is told when a background command ended by itself or by its limit.
 fn notice(process: &Process, end: &End) -> Option<String> {
-    if !process.background || matches!(end, End::Killed(_)) {
+    if !process.is_background() || matches!(end, End::Killed(_)) {
         return None;
     }
-    let (bytes, _) = {
-        let state = process.state();
-        state.spool.since(0, 4 * NOTICE_CHARS_MAX)
-    };
+    let (bytes, _) = process.hosted.output().since(0, 4 * NOTICE_CHARS_MAX);
     let text = clean(&bytes);
     let skip = text.chars().count().saturating_sub(NOTICE_CHARS_MAX);
     let last: String = text.chars().skip(skip).collect();
     let output =
         if last.trim().is_empty() { "It printed nothing.".into() } else { format!("Its last output:\n{last}") };
-    let seconds = process.began.elapsed().as_secs_f64();
+    let seconds = process.took().as_secs_f64();
     Some(format!(
         "The background process {} (`{}`) has ended: {} ({seconds:.1} s after its start). {output}",
         process.process_id,

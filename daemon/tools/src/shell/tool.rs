@@ -7,45 +7,52 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcode_ids::ProcessId;
 use mcode_permissions::access::{Access, Category, Unconfined};
-use mcode_sandbox::{CommandSpec, LocalRunner, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
+use mcode_sandbox::{About, CommandSpec, HostedSpec, Hosts, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
 use mcode_text::truncate_bytes;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use super::attend::{Attending, KillOnDrop, attend_guarded};
 use super::environment::command_env;
 use super::held::Held;
 use super::mentioned::judged;
-use super::render::render;
+use super::process::Process;
 use super::supervise::supervise;
-use super::table::{End, LIVE_MAX, Process, ProcessTable, Stage};
+use super::table::{LIVE_MAX, ProcessTable};
 use crate::bounds::Wish;
 use crate::port::StartedProcess;
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
 
-/// Seconds that a foreground command may take when the model does not say.
-pub const DEFAULT_TIMEOUT_S: u64 = 120;
+/// Seconds after which a foreground command without a limit of its own goes on in the background: long enough for most
+/// builds and tests, short enough that a server started by mistake does not hold up the run.
+pub const BACKGROUND_AFTER_S: u64 = 120;
 /// Most seconds that the model may give a command.
 pub const MAX_TIMEOUT_S: u64 = 3600;
 /// Longest command in bytes.
 const COMMAND_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes of a command in the table and the log.
 const NAMED_BYTES_MAX: usize = 200;
-/// Most members of a group that are listed.
-const LISTED_MAX: usize = 8;
 
 /// Runs a command in a shell.
 #[derive(Debug)]
 pub struct ShellTool {
-    runner: LocalRunner,
+    hosts: Hosts,
     shell: Shell,
     table: Arc<ProcessTable>,
+    background_after: Duration,
 }
 
 impl ShellTool {
     /// A tool that runs commands in `shell` and notes them in `table`.
     #[must_use]
-    pub fn new(runner: LocalRunner, shell: Shell, table: Arc<ProcessTable>) -> Self {
-        Self { runner, shell, table }
+    pub fn new(hosts: Hosts, shell: Shell, table: Arc<ProcessTable>) -> Self {
+        Self { hosts, shell, table, background_after: Duration::from_secs(BACKGROUND_AFTER_S) }
+    }
+
+    /// Another time after which a foreground command without a limit goes on in the background.
+    #[must_use]
+    pub fn background_after(self, time: Duration) -> Self {
+        Self { background_after: time, ..self }
     }
 }
 
@@ -79,8 +86,7 @@ impl Wanted {
         let limit = match arguments["timeout_s"].as_f64() {
             Some(seconds) if seconds > 0.0 && seconds <= MAX_TIMEOUT_S as f64 => Some(Duration::from_secs_f64(seconds)),
             Some(seconds) => return bad(format!("timeout_s: {seconds} is not between 1 and {MAX_TIMEOUT_S} seconds")),
-            None if background => None,
-            None => Some(Duration::from_secs(DEFAULT_TIMEOUT_S)),
+            None => None,
         };
         let cwd = arguments["cwd"].as_str().map_or_else(|| context.cwd.clone(), |cwd| context.cwd.join(cwd));
         if !cwd.is_dir() {
@@ -104,13 +110,15 @@ impl Tool for ShellTool {
                 "Runs a command in {name} and returns its output (standard output and error together) and exit code. \
                  Each call starts a new {name} in the working folder, or in `cwd`: `cd`, `export`, aliases and other \
                  shell state do not persist to the next call; join commands with && to use them together. There is no \
-                 terminal and no input: editors, pagers and password prompts fail at once. The command and everything \
-                 it started is killed after timeout_s seconds (default {DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). \
-                 Of long output the beginning and the end are returned. With background: true the call returns at once \
-                 with a process id for the `process` tool, you are told when the command ends, and there is no time \
-                 limit unless timeout_s is given; use it for servers and watchers. Background processes end with the \
-                 thread. Where there is a sandbox, commands write only in the project and below $TMPDIR (not in /tmp), \
-                 and have no network unless the user gives it: ask with `sandbox` only for commands that need it."
+                 terminal and no input: editors, pagers and password prompts fail at once. With timeout_s (at most \
+                 {MAX_TIMEOUT_S}) the command and everything it started is killed after so many seconds. Without it, a \
+                 command that still runs after {} s goes on in the background. Of long output the beginning and the \
+                 end are returned. With background: true the call returns at once with a process id for the `process` \
+                 tool; use it for servers and watchers. You are told when a command in the background ends. Background \
+                 processes end with the thread. Where there is a sandbox, commands write only in the project and below \
+                 $TMPDIR (not in /tmp), and have no network unless the user gives it: ask with `sandbox` only for \
+                 commands that need it.",
+                self.background_after.as_secs()
             ),
             schema: json!({
                 "type": "object",
@@ -150,39 +158,33 @@ impl Tool for ShellTool {
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
-        let (runner, shell, table) = (self.runner, self.shell.clone(), Arc::clone(&self.table));
+        let (hosts, shell, table) = (self.hosts.clone(), self.shell.clone(), Arc::clone(&self.table));
+        let background_after = self.background_after;
         Box::pin(async move {
             let wanted = Wanted::parse(&arguments, &context)?;
             let held = Held::begin(&context, wanted.wish).await?;
-            let process = start(runner, &shell, &table, &wanted, &context, &held).await?;
-            if wanted.background {
-                return Ok(started(&process, &held.remarks(&context, false, "")));
-            }
-            attend(&process, &table, &context, held).await
+            let process = start(&hosts, &shell, &table, &wanted, &context, &held).await?;
+            let attending = Attending {
+                thread_id: context.thread_id,
+                blobs: Arc::clone(&context.blobs),
+                cancel: context.cancel.clone(),
+                background_after: wanted.limit.is_none().then_some(background_after),
+            };
+            let remarks = move |failed: bool, output: &str| held.remarks(&context, failed, output);
+            attend_guarded(process, &table, &attending, Box::new(remarks)).await
         })
-    }
-}
-
-/// Kills a foreground command whose call is dropped.
-struct KillOnDrop(Option<Arc<Process>>);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        if let Some(process) = self.0.take() {
-            process.request_kill("its call was cancelled");
-        }
     }
 }
 
 /// Starts the command, has it recorded, and leaves it to its supervisor.
 async fn start(
-    runner: LocalRunner,
+    hosts: &Hosts,
     shell: &Shell,
     table: &Arc<ProcessTable>,
     wanted: &Wanted,
     context: &CallContext,
     held: &Held,
-) -> Result<Arc<Process>, ToolFailure> {
+) -> Result<KillOnDrop, ToolFailure> {
     if context.cancel.is_cancelled() {
         return Err(ToolFailure::Cancelled);
     }
@@ -194,130 +196,79 @@ async fn start(
     let script = shell
         .command(&wanted.command)
         .map_err(|error| ToolFailure::Failed(format!("the command could not be written to a file: {error}")))?;
+    let process_id = ProcessId::from_uuid(context.ids.next());
+    let spec = spec(shell, &script, process_id, wanted, context, held);
+    let (hosts, port) = (hosts.clone(), Arc::clone(&context.port));
+    let (thread_id, tool_call_id, noting) = (context.thread_id, context.tool_call_id, Arc::clone(table));
+    let (tell, started) = oneshot::channel();
+    // Its own task from here on: a call that is dropped still has its process ended and its end recorded.
+    drop(table.tasks.spawn(async move {
+        let command = spec.about.command.clone();
+        let hosted = match hosts.start(spec).await {
+            Ok(hosted) => hosted,
+            // Nobody listens when the call was dropped.
+            Err(error) => return drop(tell.send(Err(spawn_failure(&error)))),
+        };
+        let process = Arc::new(Process::new(process_id, tool_call_id, command, hosted, false));
+        noting.insert(thread_id, Arc::clone(&process));
+        let identity = process.identity();
+        let record = StartedProcess {
+            process_id,
+            pid: identity.pid,
+            started_ticks: identity.started_ticks,
+            command: process.command.clone(),
+            background: process.is_background(),
+        };
+        port.process_started(record).await;
+        // Dropped where nobody takes it, which ends the command.
+        drop(tell.send(Ok(KillOnDrop::new(&process))));
+        supervise(process, port).await;
+        drop::<ShellCommand>(script);
+    }));
+    started.await.map_err(|_| ToolFailure::Failed("the command's start could not be recorded".into()))?
+}
+
+fn spec(
+    shell: &Shell,
+    script: &ShellCommand,
+    process_id: ProcessId,
+    wanted: &Wanted,
+    context: &CallContext,
+    held: &Held,
+) -> HostedSpec {
     let mut env = command_env(&context.env, &wanted.cwd, shell.kind);
-    // By it the next daemon finds what this one started right before it died, before its start was in the log.
+    // By it what is left of a command is found when neither its host nor its start in the log is there.
     env.insert(TOOL_CALL_VARIABLE.to_owned(), context.tool_call_id.to_string());
     let policy = held.policy();
     if let Some(policy) = &policy {
         env.insert("TMPDIR".to_owned(), policy.temp.to_string_lossy().into_owned());
         env.extend(policy.proxy_env().into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
-    let spec = CommandSpec {
-        argv: script.argv.clone(),
-        cwd: wanted.cwd.clone(),
-        env,
-        stdin: wanted.background,
-        umask: Some(context.umask),
-        policy,
-    };
-    let mut child = runner.spawn(&spec).map_err(|error| spawn_failure(&error))?;
-    let process_id = ProcessId::from_uuid(context.ids.next());
-    let command = shortened(&wanted.command, NAMED_BYTES_MAX);
-    let stdin = child.take_stdin();
-    let process = Arc::new(Process::new(process_id, command.clone(), wanted.background, child.group(), stdin));
-    table.insert(context.thread_id, Arc::clone(&process));
-    let identity = child.identity();
-    let mut guard = KillOnDrop(Some(Arc::clone(&process)));
-    let (port, limit) = (Arc::clone(&context.port), wanted.limit);
-    let (watched, background) = (Arc::clone(&process), wanted.background);
-    // Its own task from here on: a call that is dropped still has its process ended and its end recorded.
-    let (noted, recorded) = oneshot::channel();
-    let supervisor = table.tasks.spawn(async move {
-        let record = StartedProcess {
-            process_id,
-            pid: identity.pid,
-            started_ticks: identity.started_ticks,
-            command,
-            background,
-        };
-        port.process_started(record).await;
-        // Nobody listens when the call was dropped, and nothing depends on it then.
-        noted.send(()).ok();
-        supervise(child, watched, port, limit).await;
-        drop::<ShellCommand>(script);
-    });
-    drop(supervisor);
-    recorded.await.map_err(|_| ToolFailure::Failed("the command's start could not be recorded".into()))?;
-    guard.0 = None;
-    Ok(process)
+    HostedSpec {
+        command: CommandSpec {
+            argv: script.argv.clone(),
+            cwd: wanted.cwd.clone(),
+            env,
+            stdin: wanted.background,
+            umask: Some(context.umask),
+            policy,
+        },
+        about: About {
+            process_id: process_id.to_string(),
+            thread_id: context.thread_id.to_string(),
+            tool_call_id: context.tool_call_id.to_string(),
+            command: shortened(&wanted.command, NAMED_BYTES_MAX),
+        },
+        limit: wanted.limit,
+        background: wanted.background,
+        experience: None,
+        terminal: None,
+    }
 }
 
 fn spawn_failure(error: &SpawnError) -> ToolFailure {
     let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     ToolFailure::Failed(format!("{error}{cause}"))
-}
-
-/// Waits for a foreground command.
-async fn attend(
-    process: &Arc<Process>,
-    table: &Arc<ProcessTable>,
-    context: &CallContext,
-    held: Held,
-) -> Result<ToolOutput, ToolFailure> {
-    let mut guard = KillOnDrop(Some(Arc::clone(process)));
-    tokio::select! {
-        () = process.reached(Stage::Lingering) => {}
-        () = context.cancel.cancelled() => {
-            process.request_kill("its call was cancelled");
-            process.reached(Stage::Gone).await;
-            table.forget(context.thread_id, process.process_id);
-            return Err(ToolFailure::Cancelled);
-        }
-    }
-    guard.0 = None;
-    let (shown, shown_context) = (Arc::clone(process), context.clone());
-    let (text, remarks) = tokio::task::spawn_blocking(move || {
-        // The spool leaves the process while it is read, so that nobody waits for the disk behind the lock.
-        let text = render(&shown_context, &mut shown.take_spool());
-        let failed = shown.end().is_some_and(|end| end.code() != Some(0));
-        let remarks = held.remarks(&shown_context, failed, &text);
-        (text, remarks)
-    })
-    .await
-    .map_err(|error| ToolFailure::Failed(format!("the output could not be read: {error}")))?;
-    let members = process.members();
-    if members.is_empty() {
-        process.reached(Stage::Gone).await;
-        table.forget(context.thread_id, process.process_id);
-    }
-    Ok(finished(process, text, &members, &remarks))
-}
-
-fn finished(process: &Process, mut text: String, members: &[u32], remarks: &str) -> ToolOutput {
-    let end = process.end().unwrap_or_else(|| End::Lost("its end was not seen".into()));
-    let seconds = process.took().as_secs_f64();
-    if text.is_empty() {
-        text.push_str("(no output)");
-    }
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    let killed = if matches!(end, End::TimedOut(_)) { "; it was killed with everything it started" } else { "" };
-    text.push_str(&format!("[{}{killed}]", end.words()));
-    if !members.is_empty() {
-        let pids: Vec<String> = members.iter().take(LISTED_MAX).map(u32::to_string).collect();
-        text.push_str(&format!(
-            "\n[a process it started still runs (pid {}); it ends with the thread, or with the process tool: kill {}]",
-            pids.join(", "),
-            process.process_id
-        ));
-    }
-    text.push_str(remarks);
-    let words = end.words();
-    let words = words.strip_prefix("exit code").map_or(words.clone(), |code| format!("exit{code}"));
-    let preview = format!("{words} in {seconds:.1} s");
-    let failed = end.code() != Some(0);
-    ToolOutput { exit_code: end.code(), failed, ..ToolOutput::text(text, preview) }
-}
-
-fn started(process: &Process, remarks: &str) -> ToolOutput {
-    let (id, pid) = (process.process_id, process.identity().pid);
-    ToolOutput::text(
-        format!(
-            "Started in the background as {id} (pid {pid}). You are told when it ends; read its output with the process tool.{remarks}"
-        ),
-        format!("background, pid {pid}"),
-    )
 }
 
 /// The text, or its beginning with how much was left out.

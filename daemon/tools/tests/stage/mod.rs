@@ -10,7 +10,7 @@ use mcode_env::{SystemClock, SystemIds};
 use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
-use mcode_sandbox::LocalRunner;
+use mcode_sandbox::Hosts;
 use mcode_tools::bounds::Settings;
 use mcode_tools::port::StartedProcess;
 use mcode_tools::shell::{ProcessTable, shell_tools};
@@ -129,6 +129,8 @@ pub struct Stage {
     pub blobs: Arc<Kept>,
     pub table: Arc<ProcessTable>,
     pub context: CallContext,
+    pub hosts: Hosts,
+    hosts_folder: TempDir,
     tools: Vec<Arc<dyn Tool>>,
     pub bounds: Arc<Bounds>,
     /// `[sandbox]`.
@@ -167,8 +169,10 @@ impl Stage {
             ids: Arc::new(SystemIds),
         };
         let table = ProcessTable::new();
-        let tools = shell_tools(LocalRunner, &table);
-        Self { folder, port, blobs, table, context, tools, bounds, settings, temp }
+        let hosts_folder = TempDir::new().unwrap();
+        let hosts = Hosts::new(mcode_testkit::program("mcode-toolhost"), hosts_folder.path().join("toolhosts"));
+        let tools = shell_tools(hosts.clone(), &table);
+        Self { folder, port, blobs, table, context, hosts, hosts_folder, tools, bounds, settings, temp }
     }
 
     /// Another reach, for the calls from here on.

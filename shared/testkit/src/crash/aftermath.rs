@@ -1,6 +1,6 @@
 //! What has to hold after a daemon was killed and started again, seen through the public interface alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -74,24 +74,26 @@ pub struct Figures {
 }
 
 /// Panics when anything that was acknowledged is gone, a log has a gap or is damaged, an item has no end or two, a call
-/// ran twice or its effect is missing, or a process is left.
+/// ran twice or its effect is missing, or a process is left that no thread knows.
 #[must_use]
 pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
     let mut figures = Figures::default();
-    let listed = daemon.mcode(&["threads", "list", "--limit", "20", "--output", "json"]).ok().json();
-    let listed = listed["threads"].as_array().cloned().unwrap_or_default();
     let mut threads = told.threads();
-    for thread in &listed {
-        assert_eq!(thread["state"], "idle", "after a crash nothing is at work: {thread:#}");
-        threads.push(text(thread, "thread_id"));
-    }
+    // Commands outlive the daemon; those in the foreground are seen to their end, and then nothing is at work.
+    daemon.wait_until("nothing to be at work after a crash", || {
+        let listed = daemon.mcode(&["threads", "list", "--limit", "20", "--output", "json"]).ok().json();
+        let listed = listed["threads"].as_array().cloned().unwrap_or_default();
+        threads.extend(listed.iter().map(|thread| text(thread, "thread_id")));
+        listed.iter().all(|thread| thread["state"] == "idle")
+    });
+    let mut living = BTreeSet::new();
     threads.sort_unstable();
     threads.dedup();
     for thread in &threads {
         let events = events_of(daemon, thread);
         figures.threads += 1;
         figures.events += events.last().map_or(0, |event| number(&event["seq"]));
-        one_end_each(thread, &events);
+        living.extend(one_end_each(thread, &events));
         figures.interrupted += events
             .iter()
             .filter(|event| event["status"] == "interrupted" && event["type"] != "run_status_changed")
@@ -100,7 +102,17 @@ pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
         figures.acknowledged += acknowledged_is_there(told, thread, &events);
     }
     assert_eq!(load.repeated(), Vec::<String>::new(), "a tool call ran twice");
-    assert_eq!(leftovers(), Vec::<String>::new(), "processes of the dead daemon are left; its log:\n{}", log(daemon));
+    let left: BTreeSet<String> =
+        leftovers().into_iter().filter(|(_, _, call)| !living.contains(call)).map(said).collect();
+    assert_eq!(left, BTreeSet::new(), "processes are left that no thread knows; the daemon's log:\n{}", log(daemon));
+    let alive: BTreeSet<String> = leftovers().into_iter().map(|(_, _, call)| call).collect();
+    let dead: Vec<&String> = living.difference(&alive).collect();
+    assert_eq!(
+        dead,
+        Vec::<&String>::new(),
+        "processes are said to live that do not; the daemon's log:\n{}",
+        log(daemon)
+    );
     assert_eq!(load.server.problems(), Vec::<String>::new(), "the provider refused a request");
     figures
 }
@@ -133,7 +145,9 @@ const PAIRS: &[(&str, &[&str], &str)] = &[
     ("process_started", &["process_exited"], "process_id"),
 ];
 
-fn one_end_each(thread: &str, events: &[Value]) {
+/// Gives the calls whose processes live on.
+fn one_end_each(thread: &str, events: &[Value]) -> BTreeSet<String> {
+    let mut living = BTreeSet::new();
     for (begin, ends, name) in PAIRS {
         let mut open: BTreeMap<String, (u32, u32)> = BTreeMap::new();
         for event in events {
@@ -149,9 +163,15 @@ fn one_end_each(thread: &str, events: &[Value]) {
         for (id, counts) in open {
             // The user's messages are complete at once and have no beginning.
             let whole = *begin == "message_started" && counts == (0, 1);
-            assert!(whole || counts == (1, 1), "{thread}: {begin} {id} has (beginnings, ends) {counts:?}");
+            let lives = *begin == "process_started" && counts == (1, 0);
+            if lives {
+                let started = events.iter().find(|event| event["type"] == *begin && event[*name] == id.as_str());
+                living.extend(started.map(|event| text(event, "tool_call_id")));
+            }
+            assert!(whole || lives || counts == (1, 1), "{thread}: {begin} {id} has (beginnings, ends) {counts:?}");
         }
     }
+    living
 }
 
 /// A shell call that is said to be done has left its line.
@@ -203,9 +223,21 @@ pub fn go_on(daemon: &TestDaemon, load: &Load, dir: &Path, thread: &str) {
     assert_eq!((output.code, output.stdout.trim()), (0, load::GOING_ON), "{thread} does not go on: {output:#?}");
 }
 
-/// Command lines of sleeping children of this program's load.
+/// Ends the daemon as its user does, which ends everything that it runs. Panics when something is left.
+pub fn end_all(daemon: &TestDaemon) {
+    drop(daemon.mcode(&["daemon", "stop", "--force"]).ok());
+    let left: Vec<String> = leftovers().into_iter().map(said).collect();
+    assert_eq!(left, Vec::<String>::new(), "a stop leaves processes; the daemon's log:\n{}", log(daemon));
+    daemon.wait_until("the hosts of commands to be gone", || daemon.hosts().is_empty());
+}
+
+fn said((pid, line, call): (u32, String, String)) -> String {
+    format!("{pid} {line}of {call}")
+}
+
+/// Sleeping children of this program's load: number, command line, and tool call.
 #[must_use]
-pub fn leftovers() -> Vec<String> {
+pub fn leftovers() -> Vec<(u32, String, String)> {
     let nap = load::nap();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
@@ -213,7 +245,7 @@ pub fn leftovers() -> Vec<String> {
         .filter_map(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            line.contains(&nap).then(|| format!("{pid} {line}of {}", tool_call_of(pid)))
+            line.contains(&nap).then(|| (pid, line, tool_call_of(pid)))
         })
         .collect()
 }

@@ -1,5 +1,6 @@
 //! Rounds of load, `kill -9`, autostart and a look at what is left.
 
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,8 @@ use crate::daemon::{Running, TestDaemon};
 const WITHIN: Duration = Duration::from_millis(2500);
 /// A second kill comes up to this long after the next daemon was asked for.
 const WITHIN_RECOVERY: Duration = Duration::from_millis(250);
+/// After so many rounds the daemon is stopped, which ends what its threads run in the background.
+const ROUNDS_BEFORE_A_STOP: u32 = 5;
 /// Threads that are gone on with before a round makes a new one.
 const THREADS_KEPT: usize = 6;
 
@@ -58,12 +61,16 @@ pub fn run(mut daemon: TestDaemon, rounds: u32, seed: u64, mut tell: impl FnMut(
         if threads.len() > THREADS_KEPT {
             threads.drain(..threads.len() - THREADS_KEPT);
         }
+        // What runs in the background adds up, and has to end some time.
+        if round % ROUNDS_BEFORE_A_STOP == ROUNDS_BEFORE_A_STOP - 1 {
+            aftermath::end_all(&daemon);
+        }
         report.rounds = round + 1;
         report.effects = load.lines() as u64;
         tell(&report);
         std::mem::forget(failed);
     }
-    kill_the_rest(&daemon);
+    aftermath::end_all(&daemon);
     report
 }
 
@@ -141,7 +148,8 @@ fn kill_daemons(daemon: &TestDaemon) -> u32 {
 fn kill_the_rest(daemon: &TestDaemon) {
     daemon.wait_until("the killed daemon to be gone", || {
         kill_daemons(daemon);
-        daemons(daemon).is_empty()
+        // A process that is just ending is not found any more and still holds its socket.
+        daemons(daemon).is_empty() && UnixStream::connect(daemon.socket()).is_err()
     });
 }
 

@@ -63,7 +63,7 @@ impl Drop for Killed {
 pub(super) fn ask(root: &Path, toolchain: &Toolchain) -> anyhow::Result<()> {
     let cache = toolchain.cache();
     prepare(cache)?;
-    toolchain.cargo(root, "build", &["-p", "mcoded", "-p", "mcode-cli"])?;
+    toolchain.cargo(root, "build", &["-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost"])?;
     let place = tempdir(cache)?;
     let result = ask_in(root, toolchain, &place);
     // The daemon is asked to stop; then everything of this prefix, which is ours alone, is ended.
