@@ -61,13 +61,11 @@ pub(crate) fn name() {
     rustix::thread::set_name(c"mcode-toolhost").ok();
 }
 
-/// Leaves the daemon's session, and moves the line to it where no child inherits it.
+/// Moves the line to the daemon where no child inherits it.
 fn detach() -> io::Result<UnixStream> {
     let line = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
-    // Fails for who leads a session already, which is as good.
-    rustix::process::setsid().ok();
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let stream = UnixStream::from(line);
     stream.peer_addr()?;
@@ -112,6 +110,9 @@ fn start(folder: &Path, spec: HostedSpec, line: Line) -> Result<Host, (Refusal, 
     let status = Status { about, tree, progress };
     let mut host = Host::new(folder.to_path_buf(), status, writer, input, sources, beside);
     host.greet(line);
+    // Nobody waits any more: this takes the kernel some milliseconds on a busy machine. It fails for who leads a session
+    // already, which is as good.
+    rustix::process::setsid().ok();
     // From here on the next daemon can find it; this one waits for nothing more. In this order: who reaches the socket
     // finds a status.
     write_status(folder, &host.status).ok();

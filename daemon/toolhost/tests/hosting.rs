@@ -84,6 +84,7 @@ fn spec(name: &str, command: &str) -> HostedSpec {
             thread_id: "thr_1".to_owned(),
             tool_call_id: call,
             command: command.to_owned(),
+            given: String::new(),
         },
         limit: None,
         background: false,

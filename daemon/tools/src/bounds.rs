@@ -81,6 +81,26 @@ pub enum Wish {
     Outside,
 }
 
+impl Wish {
+    /// The word by which the next daemon knows it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Network => "network",
+            Self::Outside => "outside",
+        }
+    }
+
+    /// What a word means; an unknown one the most, so that nothing is written to such a command unasked.
+    pub(crate) fn of_word(word: &str) -> Self {
+        match word {
+            "" => Self::Nothing,
+            "network" => Self::Network,
+            _ => Self::Outside,
+        }
+    }
+}
+
 /// What a command is held to.
 #[derive(Debug)]
 pub enum Hold {

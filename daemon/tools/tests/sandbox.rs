@@ -95,6 +95,31 @@ async fn more_than_the_sandbox_gives_is_asked_for_and_then_given() {
 }
 
 #[tokio::test]
+async fn what_is_written_to_a_command_outside_is_asked_as_one_outside() {
+    let home = Home::new();
+    let start = async |sandbox: Option<&str>| {
+        let mut arguments = json!({"command": "cat", "background": true});
+        if let Some(sandbox) = sandbox {
+            arguments["sandbox"] = json!(sandbox);
+        }
+        let text = home.stage.shell(arguments).await.text;
+        text.split_whitespace().find(|word| word.starts_with("prc_")).unwrap().to_owned()
+    };
+    for (sandbox, beyond) in
+        [(None, None), (Some("network"), Some(Unconfined::Network)), (Some("off"), Some(Unconfined::Command))]
+    {
+        let id = start(sandbox).await;
+        let write = json!({"action": "write", "id": id, "input": "touch x\n"});
+        let planned = home.stage.process_tool().plan(&write, &home.stage.context).unwrap();
+        let wanted = beyond.map(Access::Unconfined);
+        let command = Access::Command { command: "touch x\n".into(), cwd: home.stage.context.cwd.clone() };
+        assert_eq!(planned.access, wanted.into_iter().chain([command]).collect::<Vec<_>>(), "{sandbox:?}");
+        assert_eq!(planned.preview.starts_with("write to"), sandbox.is_none(), "{}", planned.preview);
+    }
+    home.stage.table.kill_all().await;
+}
+
+#[tokio::test]
 async fn a_run_that_only_looks_writes_nothing_by_any_command() {
     let mut home = Home::new();
     home.stage.reach(Reach { looking_only: true, network: true, ..Reach::default() });

@@ -20,6 +20,8 @@ pub struct About {
     pub tool_call_id: String,
     /// The command, shortened for people.
     pub command: String,
+    /// What it was given beyond the sandbox, in a word of whoever has it run.
+    pub given: String,
 }
 
 /// A terminal's size in characters.

@@ -8,6 +8,7 @@ use mcode_sandbox::{Hosted, ProcessIdentity, Survivor};
 
 use super::process::Process;
 use super::table::ProcessTable;
+use crate::bounds::Wish;
 use crate::port::ToolPort;
 
 /// Why what has no thread any more is ended.
@@ -28,6 +29,7 @@ pub struct Found {
     pub limited: bool,
     /// Whether nothing of it runs any more.
     pub gone: bool,
+    given: Wish,
     hosted: Hosted,
 }
 
@@ -57,8 +59,8 @@ impl ProcessTable {
             let (background, limited, gone) = (now.background, now.limit.is_some(), now.gone);
             match ids {
                 (Ok(thread), Ok(process_id), Ok(tool_call_id)) => {
-                    let command = about.command;
-                    let found = Found { process_id, tool_call_id, command, background, limited, gone, hosted };
+                    let (command, given) = (about.command, Wish::of_word(&about.given));
+                    let found = Found { process_id, tool_call_id, command, background, limited, gone, given, hosted };
                     self.waiting().entry(thread).or_default().push(found);
                 }
                 _ => hosted.end(NOBODYS).await,
@@ -82,8 +84,8 @@ impl ProcessTable {
     /// that the log has the end of its call already.
     pub fn adopt(&self, thread: ThreadId, found: Found, call_recorded: bool, port: Arc<dyn ToolPort>) -> Arc<Process> {
         self.take(thread, found.process_id);
-        let Found { process_id, tool_call_id, command, hosted, .. } = found;
-        let process = Arc::new(Process::new(process_id, tool_call_id, command, hosted, true));
+        let Found { process_id, tool_call_id, command, given, hosted, .. } = found;
+        let process = Arc::new(Process::new(process_id, tool_call_id, command, given, hosted, true));
         if call_recorded {
             process.note_recorded(true);
         }

@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::bounds::Wish;
+
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
@@ -84,6 +86,8 @@ pub struct Process {
     pub tool_call_id: ToolCallId,
     /// The command, shortened for people.
     pub command: String,
+    /// What it was given beyond the sandbox: whatever is written to it has that too.
+    pub(super) given: Wish,
     pub(super) hosted: Hosted,
     pub(super) kill: CancellationToken,
     recorded: Recorded,
@@ -102,6 +106,7 @@ impl Process {
         process_id: ProcessId,
         tool_call_id: ToolCallId,
         command: String,
+        given: Wish,
         hosted: Hosted,
         adopted: bool,
     ) -> Self {
@@ -122,6 +127,7 @@ impl Process {
             process_id,
             tool_call_id,
             command,
+            given,
             hosted,
             kill: CancellationToken::new(),
             recorded: Recorded::default(),

@@ -15,7 +15,7 @@ use super::mentioned::judged;
 use super::process::{Process, Stage};
 use super::row::usage_words;
 use super::table::ProcessTable;
-use super::tool::shortened;
+use super::tool::{heading, shortened};
 use crate::tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
 
 /// Most seconds that `poll` waits.
@@ -121,11 +121,13 @@ impl Tool for ProcessTool {
             Action::Poll(process, _) => internal(format!("read the output of `{}`", process.command)),
             Action::Kill(process) => internal(format!("end `{}`", process.command)),
             // What is written may be run: a background shell takes commands. So it is judged as one.
-            Action::Write(process, input) => CallPlan {
-                preview: format!("write to `{}`:\n{input}", process.command),
-                access: judged(input, &context.cwd, context),
-                parallel: false,
-            },
+            Action::Write(process, input) => {
+                let beyond = context.bounds.wished(process.given).map_err(ToolFailure::Failed)?;
+                let preview = format!("write to `{}`:\n{input}", process.command);
+                let preview = beyond.as_ref().map_or_else(String::new, |access| heading(access).to_owned()) + &preview;
+                let judged = judged(input, &context.cwd, context);
+                CallPlan { preview, access: beyond.into_iter().chain(judged).collect(), parallel: false }
+            }
         })
     }
 

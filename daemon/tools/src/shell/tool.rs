@@ -148,11 +148,7 @@ impl Tool for ShellTool {
         // First, so that it is the reason that people are told.
         let mut access: Vec<Access> =
             context.bounds.wished(wanted.wish).map_err(ToolFailure::Failed)?.into_iter().collect();
-        let preview = match access.first() {
-            Some(Access::Unconfined(Unconfined::Network)) => format!("with the network:\n{preview}"),
-            Some(_) => format!("OUTSIDE THE SANDBOX:\n{preview}"),
-            None => preview,
-        };
+        let preview = access.first().map_or_else(String::new, |access| heading(access).to_owned()) + &preview;
         access.extend(judged(wanted.command, &cwd, context));
         Ok(CallPlan { access, preview, parallel: false })
     }
@@ -198,7 +194,7 @@ async fn start(
         .map_err(|error| ToolFailure::Failed(format!("the command could not be written to a file: {error}")))?;
     let process_id = ProcessId::from_uuid(context.ids.next());
     let spec = spec(shell, &script, process_id, wanted, context, held);
-    let (hosts, port) = (hosts.clone(), Arc::clone(&context.port));
+    let (hosts, port, given) = (hosts.clone(), Arc::clone(&context.port), wanted.wish);
     let (thread_id, tool_call_id, noting) = (context.thread_id, context.tool_call_id, Arc::clone(table));
     let (tell, started) = oneshot::channel();
     // Its own task from here on: a call that is dropped still has its process ended and its end recorded.
@@ -209,7 +205,7 @@ async fn start(
             // Nobody listens when the call was dropped.
             Err(error) => return drop(tell.send(Err(spawn_failure(&error)))),
         };
-        let process = Arc::new(Process::new(process_id, tool_call_id, command, hosted, false));
+        let process = Arc::new(Process::new(process_id, tool_call_id, command, given, hosted, false));
         noting.insert(thread_id, Arc::clone(&process));
         let identity = process.identity();
         let record = StartedProcess {
@@ -258,11 +254,20 @@ fn spec(
             thread_id: context.thread_id.to_string(),
             tool_call_id: context.tool_call_id.to_string(),
             command: shortened(&wanted.command, NAMED_BYTES_MAX),
+            given: wanted.wish.word().to_owned(),
         },
         limit: wanted.limit,
         background: wanted.background,
         experience: None,
         terminal: None,
+    }
+}
+
+/// The first line of what people are shown of a command that goes beyond the sandbox.
+pub(super) const fn heading(beyond: &Access) -> &'static str {
+    match beyond {
+        Access::Unconfined(Unconfined::Network) => "with the network:\n",
+        _ => "OUTSIDE THE SANDBOX:\n",
     }
 }
 
