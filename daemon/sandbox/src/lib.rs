@@ -56,7 +56,7 @@ pub use origin::{Origin, origin_of};
 pub use policy::{Network, Policy, Quotas};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Start, kill_orphan, prepared};
-pub use self_test::self_test;
+pub use self_test::{self_test, self_test_in};
 pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
 pub use watch::Watch;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::confine::{self, Strength};
@@ -17,6 +18,11 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// What a command is held to on this machine. A throw-away child tries to write outside its folder and to read what is
 /// hidden; if it succeeds at either, or can not do what it may, nothing is claimed.
 pub async fn self_test() -> Strength {
+    self_test_in(&std::env::temp_dir()).await
+}
+
+/// The same with its files in this folder, from which whoever owns it removes what a killed daemon left.
+pub async fn self_test_in(folder: &Path) -> Strength {
     let strength = confine::strength();
     if !strength.enforced() {
         return strength;
@@ -25,7 +31,7 @@ pub async fn self_test() -> Strength {
     // What is found lasts as long as the daemon, so a machine that is just too busy gets another chance.
     let mut reason = String::new();
     for _ in 0..TRIES {
-        match tried(namespaces).await {
+        match tried(folder, namespaces).await {
             Ok(None) => return strength,
             Ok(Some(fault)) => return Strength::None(fault.to_owned()),
             Err(error) => reason = format!("the self-test could not run: {error}"),
@@ -35,8 +41,8 @@ pub async fn self_test() -> Strength {
 }
 
 /// What was not held.
-async fn tried(namespaces: bool) -> io::Result<Option<&'static str>> {
-    let stage = tempfile::Builder::new().prefix("mcode-self-test-").tempdir()?;
+async fn tried(folder: &Path, namespaces: bool) -> io::Result<Option<&'static str>> {
+    let stage = tempfile::Builder::new().prefix("mcode-self-test-").tempdir_in(folder)?;
     let root = stage.path().canonicalize()?;
     for name in ["in", "out", "hidden"] {
         std::fs::create_dir(root.join(name))?;

@@ -128,7 +128,13 @@ impl Bounds {
 
     /// What this system really holds; tried out the first time, which takes some hundredths of a second.
     pub async fn strength(&self) -> &Strength {
-        self.strength.get_or_init(mcode_sandbox::self_test).await
+        let tried = async {
+            match mcode_env::files::create_private_dir(&self.places.temp) {
+                Ok(()) => mcode_sandbox::self_test_in(&self.places.temp).await,
+                Err(error) => Strength::None(format!("the folder for temporary files can not be made: {error}")),
+            }
+        };
+        self.strength.get_or_init(|| tried).await
     }
 
     /// The same, if it is known already.
