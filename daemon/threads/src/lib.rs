@@ -23,6 +23,7 @@ pub mod recovery;
 pub mod registry;
 pub mod rules;
 mod run;
+mod signals;
 mod starting;
 pub mod trust;
 
