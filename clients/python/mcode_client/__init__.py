@@ -56,6 +56,8 @@ from mcode.v1 import (  # noqa: E402
     event_service_pb2_grpc,
     model_service_pb2 as models,
     model_service_pb2_grpc,
+    permission_service_pb2 as permissions,
+    permission_service_pb2_grpc,
     run_service_pb2 as runs,
     run_service_pb2_grpc,
     thread_service_pb2 as threads,
@@ -63,7 +65,19 @@ from mcode.v1 import (  # noqa: E402
     types_pb2 as types,
 )
 
-__all__ = ["Client", "socket_path", "approvals", "daemon", "event_pb2", "events", "models", "runs", "threads", "types"]
+__all__ = [
+    "Client",
+    "approvals",
+    "daemon",
+    "event_pb2",
+    "events",
+    "models",
+    "permissions",
+    "runs",
+    "socket_path",
+    "threads",
+    "types",
+]
 
 
 def socket_path() -> str:
@@ -87,6 +101,7 @@ class Client:
         self.daemon = daemon_service_pb2_grpc.DaemonServiceStub(self.channel)
         self.events = event_service_pb2_grpc.EventServiceStub(self.channel)
         self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
+        self.permissions = permission_service_pb2_grpc.PermissionServiceStub(self.channel)
         self.runs = run_service_pb2_grpc.RunServiceStub(self.channel)
         self.threads = thread_service_pb2_grpc.ThreadServiceStub(self.channel)
 
