@@ -19,6 +19,7 @@ use super::tree::Tree;
 use super::wire::{Order, Refusal};
 use super::{HOSTS_MAX, INPUT_BYTES_MAX};
 use crate::confine::Experience;
+use crate::marked::TOOL_CALL_VARIABLE;
 use crate::process::{ProcessIdentity, SpawnError};
 
 /// Starts hosts, and finds those of an earlier daemon. Cheap to clone.
@@ -54,6 +55,7 @@ impl Hosts {
         })?;
         let host = |error: io::Error| SpawnError::Host(error.to_string());
         let folder = self.place.folder.join(&spec.about.process_id);
+        let call = spec.about.tool_call_id.clone();
         let (program, cwd) = (spec.command.argv.first().cloned().unwrap_or_default(), spec.command.cwd.clone());
         let experience = match spec.command.policy {
             Some(_) => {
@@ -62,7 +64,7 @@ impl Hosts {
             None => None,
         };
         let order = Order::Run(Box::new(HostedSpec { experience, ..spec })).encode().map_err(host)?;
-        let line = self.launch(&folder, slot)?;
+        let line = self.launch(&folder, &call, slot)?;
         match converse::begin(line, &order).await.map_err(host)? {
             Ok(hosted) => Ok(hosted),
             Err(Refusal::NoSuchFolder) => Err(SpawnError::NoSuchFolder(cwd)),
@@ -76,10 +78,10 @@ impl Hosts {
         Arc::clone(&self.place.slots).try_acquire_owned().ok()
     }
 
-    /// Starts the host itself. Its environment is empty: what the command gets comes over the socket, which nobody else
-    /// can read.
+    /// Starts the host itself. Of its environment there is only the mark of its call, by which its descendants are known
+    /// however they hide: what the command gets comes over the socket, which nobody else can read.
     #[allow(clippy::disallowed_methods, reason = "this crate is the one that starts processes")]
-    fn launch(&self, folder: &Path, slot: OwnedSemaphorePermit) -> Result<Line, SpawnError> {
+    fn launch(&self, folder: &Path, call: &str, slot: OwnedSemaphorePermit) -> Result<Line, SpawnError> {
         let program = &self.place.program;
         let failed = |error: io::Error| SpawnError::Host(format!("cannot start {}: {error}", program.display()));
         folder::create_private(&self.place.folder).map_err(failed)?;
@@ -87,7 +89,7 @@ impl Hosts {
         ours.set_nonblocking(true).map_err(failed)?;
         let held = self.place.held.as_ref().map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
         let mut command = Command::new(held.as_ref().unwrap_or(program));
-        command.arg0(program).arg(folder).env_clear().current_dir("/");
+        command.arg0(program).arg(folder).env_clear().env(TOOL_CALL_VARIABLE, call).current_dir("/");
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // Nothing is set that would keep the system from starting it without copying this program's memory first.
         let child = tokio::process::Command::from(command).spawn().map_err(failed)?;
