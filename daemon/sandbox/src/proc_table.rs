@@ -1,6 +1,7 @@
 //! What Linux tells of running processes, read from `/proc/<pid>/stat`.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 
 use crate::process::ProcessIdentity;
 
@@ -16,10 +17,15 @@ pub(crate) struct Row {
     pub(crate) ended: bool,
 }
 
+/// Longest line of `stat`: a name of 64 bytes and some 50 numbers.
+const STAT_BYTES_MAX: usize = 2048;
+
 /// The row of one process; `None` when there is none.
 pub(crate) fn row(pid: u32) -> Option<Row> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse(&String::from_utf8_lossy(&text))
+    // One read for the whole line: this is done for every process of the machine.
+    let mut bytes = [0; STAT_BYTES_MAX];
+    let count = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut bytes).ok()?;
+    parse(&String::from_utf8_lossy(&bytes[..count]))
 }
 
 /// Reads a `stat` line. The name (field 2) may hold spaces and parentheses, so fields count from the last `)`.

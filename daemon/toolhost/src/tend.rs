@@ -253,7 +253,7 @@ impl Host {
                 self.kill(now + CLEAR_WAIT);
             }
         }
-        if self.sources.reaper.is_none() && self.status.tree.members().is_empty() {
+        if !self.status.progress.gone && self.sources.reaper.is_none() && self.status.tree.members().is_empty() {
             self.gone();
         }
     }
