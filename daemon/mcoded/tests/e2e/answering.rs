@@ -44,6 +44,8 @@ fn a_tool_call_answers_no_approval_and_changes_no_rules() {
         format!("{mcode} permissions add allow shell"),
         format!("{mcode} permissions add allow shell --until 2h"),
         format!("{mcode} trust allow"),
+        format!("{mcode} daemon stop --force"),
+        format!("{mcode} daemon restart --force"),
         format!("{mcode} runs steer {} now", waits.run_id),
     ];
     stage.workspace.write(".mcode/config.toml", "model = \"a/b\"\n");

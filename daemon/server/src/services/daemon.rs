@@ -35,6 +35,7 @@ impl v1::daemon_service_server::DaemonService for Services {
     }
 
     async fn shutdown(&self, request: Request<v1::ShutdownRequest>) -> Result<Response<v1::ShutdownResponse>, Status> {
+        self.for_people(&request, "ending the daemon").await?;
         let active = self.deps.threads.active_runs().await.map_err(of_thread)?;
         let v1::ShutdownRequest { force, keep_processes } = request.into_inner();
         if active > 0 && !force {
