@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::git;
 #[cfg(unix)]
+use crate::listening;
 use crate::policy::FILE_BYTES_MIN;
 use crate::policy::{Network, Policy, Quotas, within};
 
@@ -138,9 +139,6 @@ const SOCKETS_HOME: [&str; 3] = [".docker/run", ".colima", ".rd"];
 /// Most names of the user's runtime folder, all of which are out of reach.
 const RUNTIME_NAMES_MAX: usize = 256;
 
-/// Most sockets of the machine that are covered one by one.
-const BOUND_SOCKETS_MAX: usize = 1024;
-
 /// What a policy is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Grounds {
@@ -258,7 +256,8 @@ impl Grounds {
         let mut found: Vec<PathBuf> = all.chain(self.socket.clone()).filter_map(resolved).collect();
         // Whatever else listens now: a terminal multiplexer or an editor runs what it is told, wherever its socket is.
         let own = |path: &PathBuf| within(path, &self.own_places()) || agent == *path || within(path, &found);
-        let others: Vec<PathBuf> = bound_sockets().into_iter().filter_map(resolved).filter(|path| !own(path)).collect();
+        let others: Vec<PathBuf> =
+            listening::sockets().into_iter().filter_map(resolved).filter(|path| !own(path)).collect();
         found.extend(others);
         found.sort();
         found.dedup();
@@ -270,28 +269,6 @@ impl Grounds {
         let places = std::iter::once(&self.project_root).chain(&self.add_dirs).chain([&self.temp]);
         places.cloned().filter_map(resolved).collect()
     }
-}
-
-/// The Unix sockets of this machine that have a path and take connections or messages.
-fn bound_sockets() -> Vec<PathBuf> {
-    // Only Linux has the file; elsewhere the lists above are all there is.
-    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    bound_in(&table).take(BOUND_SOCKETS_MAX).collect()
-}
-
-/// Those in the kernel's table: number, references, protocol, flags, type, state, inode, path.
-fn bound_in(table: &str) -> impl Iterator<Item = PathBuf> {
-    const LISTENS: &str = "00010000";
-    const MESSAGES: &str = "0002";
-    table.lines().skip(1).filter_map(|line| {
-        // Numbers are padded, and a path may hold spaces.
-        let (mut fields, mut path) = ([""; 7], line);
-        for field in &mut fields {
-            (*field, path) = path.trim_start().split_once(' ')?;
-        }
-        let open = fields[3] == LISTENS || fields[4] == MESSAGES;
-        (open && path.starts_with('/')).then(|| PathBuf::from(path))
-    })
 }
 
 /// Adds to `fixed` what may not be written below a writable root; gives what must be writable beside it.
@@ -394,17 +371,6 @@ mod tests {
             make_missing: true,
             ..Grounds::default()
         }
-    }
-
-    #[test]
-    fn sockets_that_listen_are_read_from_the_kernels_table() {
-        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n\
-            0000000000000000: 00000002 00000000 00010000 0001 01 20 /tmp/a b.sock\n\
-            0000000000000000: 00000003 00000000 00000000 0001 03 21 /tmp/connected\n\
-            0000000000000000: 00000002 00000000 00000000 0002 01    22 /run/log\n\
-            0000000000000000: 00000002 00000000 00010000 0001 01 23 @abstract\n\
-            0000000000000000: 00000002 00000000 00010000 0001 01 24\n";
-        assert_eq!(bound_in(table).collect::<Vec<_>>(), [PathBuf::from("/tmp/a b.sock"), PathBuf::from("/run/log")]);
     }
 
     #[cfg(target_os = "linux")]

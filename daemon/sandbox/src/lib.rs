@@ -16,6 +16,7 @@ pub mod environment;
 mod git;
 pub mod hosted;
 pub mod layout;
+mod listening;
 mod listing;
 pub mod marked;
 pub mod origin;
