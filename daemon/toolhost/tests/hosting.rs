@@ -308,6 +308,22 @@ fn a_bomb_of_processes_ends_with_its_limit() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_stopped_host_does_not_hold_up_the_end() {
+    let stage = Stage::new();
+    let hosted = stage.start(spec("stopped", "exec sleep 71.5"));
+    // The host is the command's parent.
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", hosted.identity().pid)).unwrap();
+    let host: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap();
+    let host = rustix::process::Pid::from_raw(host).unwrap();
+    rustix::process::kill_process(host, rustix::process::Signal::STOP).unwrap();
+    stage.on(hosted.end("the test has seen enough"));
+    let end = stage.on(gone(&hosted));
+    assert!(matches!(end.ended, Some(Ended::Lost(_))), "{end:?}");
+    assert_eq!(running("71.5"), Vec::<String>::new());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_command_whose_host_is_killed_is_ended_and_told_as_lost() {
     for with_daemon in [true, false] {
         let mut stage = Stage::new();

@@ -8,8 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
 
 use super::converse::{self, Line, ORDERS_MAX};
 use super::folder::{self, Kept, OUTPUT};
@@ -21,6 +23,10 @@ use super::{HOSTS_MAX, INPUT_BYTES_MAX};
 use crate::confine::Experience;
 use crate::marked::TOOL_CALL_VARIABLE;
 use crate::process::{ProcessIdentity, SpawnError};
+
+/// How long a host may take to end its command, its grace included. A host that takes longer is killed, and what it
+/// leaves is ended by the daemon.
+const END_MAX: Duration = Duration::from_secs(8);
 
 /// Starts hosts, and finds those of an earlier daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -190,6 +196,14 @@ impl Hosted {
 
     /// Asks for its end, with everything it started. [`Self::progress`] tells when that is done.
     pub async fn end(&self, why: &str) {
+        let (mut progress, tree) = (self.progress(), self.0.tree);
+        // Beside the order, which a host that was stopped may never read.
+        drop(tokio::spawn(async move {
+            if timeout(END_MAX, progress.wait_for(|now| now.gone)).await.is_err() {
+                tracing::warn!(pid = tree.host.pid, "a command's host did not end it in time and is killed");
+                tree.kill_host();
+            }
+        }));
         // A host that has ended has ended its command before.
         self.0.orders.send(Order::End(why.to_owned())).await.ok();
     }

@@ -40,6 +40,15 @@ impl Tree {
         signal(*self, Signal::TERM);
     }
 
+    /// Kills the host, if its number is still its own. What it tended is not touched.
+    pub(super) fn kill_host(&self) {
+        if crate::os::still_runs(self.host)
+            && let Some(pid) = pid_of(self.host.pid)
+        {
+            rustix::process::kill_process(pid, Signal::KILL).ok();
+        }
+    }
+
     /// Kills all that is there now. What is forking faster is stopped first, so that one call is enough most times.
     pub fn kill(&self) {
         #[cfg(target_os = "linux")]
