@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::git;
-#[cfg(unix)]
 use crate::listening;
+#[cfg(unix)]
 use crate::policy::FILE_BYTES_MIN;
 use crate::policy::{Network, Policy, Quotas, within};
 
