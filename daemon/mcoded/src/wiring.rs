@@ -150,7 +150,7 @@ fn toolhost() -> PathBuf {
     }
     let path = mcode_env::process::var("PATH").unwrap_or_default();
     let found = find_program(&name, Path::new("/"), &path);
-    if found.is_none() && cfg!(unix) {
+    if found.is_none() {
         tracing::error!(program = %beside.display(), "the program that runs commands is not there; install it again");
     }
     found.unwrap_or(beside)

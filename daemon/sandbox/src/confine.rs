@@ -135,9 +135,10 @@ mod elsewhere {
         }
     }
 
-    /// A job object ends a command with all it started; it holds nothing back.
+    /// A job object ends a command with all it started, and its token has no privileges: nothing else is held back.
     #[cfg(windows)]
-    const REASON: &str = "on Windows a command is ended with all it started, but may touch whatever its user may";
+    const REASON: &str = "on Windows a command has no rights of an administrator and is ended with all it started, but \
+                          may touch whatever its user may";
     #[cfg(not(windows))]
     const REASON: &str = "commands can not be sandboxed on this system yet";
 

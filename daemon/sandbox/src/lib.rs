@@ -24,6 +24,8 @@ pub mod policy;
 pub mod process;
 #[cfg(unix)]
 pub mod proxy;
+#[cfg(windows)]
+pub mod restricted;
 pub mod runner;
 #[cfg(any(target_os = "macos", test))]
 mod seatbelt;
@@ -45,7 +47,7 @@ mod os;
 #[cfg(target_os = "linux")]
 mod proc_table;
 #[cfg(any(windows, test))]
-#[cfg_attr(not(windows), allow(dead_code, unreachable_pub, reason = "here it is only tested"))]
+#[cfg_attr(not(windows), allow(dead_code, reason = "here it is only tested"))]
 mod spool;
 
 pub use confine::Strength;

@@ -30,18 +30,29 @@ impl LocalRunner {
     /// # Errors
     /// When the folder or the program is not there, or the system refuses.
     pub fn spawn(&self, spec: &CommandSpec) -> Result<Child, SpawnError> {
-        let (command, keeping) = prepared(spec, Start::default())?;
+        self.spawn_as(spec, &Start::default())
+    }
+
+    /// The same, started in this way.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub fn spawn_as(&self, spec: &CommandSpec, how: &Start) -> Result<Child, SpawnError> {
+        let (command, keeping) = prepared(spec, how)?;
         start(command, keeping, spec.stdin).map_err(|source| failed(spec, source))
     }
 }
 
 /// How a command is started, beside its spec.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Start {
     /// Its standard input becomes its controlling terminal, on Unix.
     pub terminal: bool,
     /// Most processes that its user may have, on Unix.
     pub processes_max: Option<u64>,
+    /// The program that starts it in its place with fewer rights, on Windows: see [`crate::restricted`].
+    #[cfg(windows)]
+    pub restricted_by: Option<PathBuf>,
 }
 
 /// What goes on outside of a command for it while it runs, such as the way to a proxy; held until it has ended.
@@ -63,7 +74,7 @@ impl Keeping {
 /// # Errors
 /// When the folder or the program is not there, or its policy can not be made ready.
 #[allow(clippy::disallowed_methods, reason = "this is the one place that starts processes")]
-pub fn prepared(spec: &CommandSpec, start: Start) -> Result<(Command, Keeping), SpawnError> {
+pub fn prepared(spec: &CommandSpec, how: &Start) -> Result<(Command, Keeping), SpawnError> {
     if !spec.cwd.is_dir() {
         return Err(SpawnError::NoSuchFolder(spec.cwd.clone()));
     }
@@ -74,7 +85,7 @@ pub fn prepared(spec: &CommandSpec, start: Start) -> Result<(Command, Keeping), 
     let program = find_program(name, &spec.cwd, spec.env.get("PATH").map_or("", String::as_str));
     let program = program.ok_or_else(missing).map_err(|source| failed(spec, source))?;
     let mut command = match confined.as_ref().and_then(Confined::runner) {
-        None => Command::new(program),
+        None => os::begun(program, how),
         Some((runner, arguments)) => {
             let mut command = Command::new(runner);
             command.args(arguments).arg(program);
@@ -83,7 +94,7 @@ pub fn prepared(spec: &CommandSpec, start: Start) -> Result<(Command, Keeping), 
     };
     os::arguments(&mut command, spec.argv.get(1..).unwrap_or_default());
     command.current_dir(&spec.cwd).env_clear().envs(&spec.env);
-    os::prepare(&mut command, spec.umask, confined, start);
+    os::prepare(&mut command, spec.umask, confined, how);
     Ok((command, Keeping(kept)))
 }
 

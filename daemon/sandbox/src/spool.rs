@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// Bytes kept from the beginning.
-pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes kept from the end.
-pub const TAIL_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const TAIL_BYTES_MAX: usize = 64 * 1024;
 /// Bytes kept on disk, from the beginning.
-pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub(crate) const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Where a command's output goes.
 #[derive(Debug, Default)]
-pub struct Spool {
+pub(crate) struct Spool {
     head: Vec<u8>,
     tail: Vec<u8>,
     total: u64,
@@ -24,18 +24,18 @@ pub struct Spool {
 impl Spool {
     /// An empty one; the file is made when memory does not hold the whole any more.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// One that never makes a file: [`Spool::whole`] fails once the head is full.
     #[must_use]
-    pub fn in_memory() -> Self {
+    pub(crate) fn in_memory() -> Self {
         Self { file_error: Some(io::ErrorKind::Unsupported.into()), ..Self::default() }
     }
 
     /// Takes the next bytes. Writes to the file, without waiting for the disk to have them.
-    pub fn push(&mut self, chunk: &[u8]) {
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
         let room = HEAD_BYTES_MAX - self.head.len();
         let (to_head, to_tail) = chunk.split_at(room.min(chunk.len()));
         if !to_tail.is_empty() {
@@ -83,26 +83,26 @@ impl Spool {
 
     /// Bytes taken so far.
     #[must_use]
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
     /// The first bytes, at most [`HEAD_BYTES_MAX`].
     #[must_use]
-    pub fn head(&self) -> &[u8] {
+    pub(crate) fn head(&self) -> &[u8] {
         &self.head
     }
 
     /// The last bytes that are not in the head, at most [`TAIL_BYTES_MAX`].
     #[must_use]
-    pub fn tail(&self) -> &[u8] {
+    pub(crate) fn tail(&self) -> &[u8] {
         &self.tail[self.tail.len().saturating_sub(TAIL_BYTES_MAX)..]
     }
 
     /// What came after the first `offset` bytes, at most `max` of its last bytes, and how many bytes before those were
     /// left out.
     #[must_use]
-    pub fn since(&self, offset: u64, max: usize) -> (Vec<u8>, u64) {
+    pub(crate) fn since(&self, offset: u64, max: usize) -> (Vec<u8>, u64) {
         let wanted = self.total.saturating_sub(offset);
         let take = usize::try_from(wanted).unwrap_or(usize::MAX).min(max);
         let tail = self.tail();
@@ -122,7 +122,7 @@ impl Spool {
     ///
     /// # Errors
     /// When the file could not be written or read.
-    pub fn whole(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn whole(&mut self) -> io::Result<Vec<u8>> {
         if let Some(error) = &self.file_error {
             return Err(io::Error::new(error.kind(), error.to_string()));
         }

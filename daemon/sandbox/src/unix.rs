@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -13,10 +14,17 @@ use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
 use crate::runner::Start;
 
+/// The command that runs a program.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts processes comes here")]
+pub(crate) fn begun(program: PathBuf, _how: &Start) -> Command {
+    Command::new(program)
+}
+
 /// Puts the command into a session of its own: no terminal to ask passwords on, unless it is given one, and a group
 /// that can be ended whole.
 #[allow(unsafe_code)]
-pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Option<Confined>, start: Start) {
+pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Option<Confined>, how: &Start) {
+    let (terminal, processes_max) = (how.terminal, how.processes_max);
     let umask = umask.and_then(|mask| rustix::fs::RawMode::try_from(mask & 0o777).ok());
     let mut confined = confined;
     // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, limits, and those that
@@ -27,14 +35,14 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
             #[cfg(target_os = "linux")]
             rustix::thread::set_name(c"mcode-command")?;
             rustix::process::setsid()?;
-            if start.terminal {
+            if terminal {
                 rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
             }
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
             }
             limit(Resource::Core, 0)?;
-            if let Some(processes) = start.processes_max {
+            if let Some(processes) = processes_max {
                 limit(Resource::Nproc, processes)?;
             }
             confined.as_mut().map_or(Ok(()), Confined::enter)

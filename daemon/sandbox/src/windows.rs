@@ -5,12 +5,13 @@ use std::io::{self, Read};
 use std::mem::size_of;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::os::windows::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use tokio::sync::mpsc;
 use windows_sys::Win32::Foundation::{FILETIME, HANDLE};
 use windows_sys::Win32::System::JobObjects::{
-    AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+    AssignProcessToJobObject, CreateJobObjectW, JOB_OBJECT_LIMIT_ACTIVE_PROCESS, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
     JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectBasicAccountingInformation,
     JobObjectExtendedLimitInformation, QueryInformationJobObject, SetInformationJobObject, TerminateJobObject,
 };
@@ -18,16 +19,28 @@ use windows_sys::Win32::System::Threading::{CREATE_NEW_PROCESS_GROUP, CREATE_NO_
 
 use crate::confine::Confined;
 use crate::process::{ExitState, ProcessIdentity};
+use crate::restricted::{RESTRICTED, Release};
 use crate::runner::Start;
 
+/// Most processes of one command at the same time: a fork bomb ends there.
+const PROCESSES_MAX: u32 = 4096;
 /// Chunks of output that wait for their reader.
 const CHUNKS_WAITING_MAX: usize = 4;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// No console window, and no console that could be asked for a password.
-pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>, _confined: Option<Confined>, _start: Start) {
+pub(crate) fn prepare(command: &mut Command, _umask: Option<u32>, _confined: Option<Confined>, _how: &Start) {
     command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
+}
+
+/// The command that runs a program, with fewer rights where that is wanted.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts processes comes here")]
+pub(crate) fn begun(program: PathBuf, how: &Start) -> Command {
+    let Some(by) = &how.restricted_by else { return Command::new(program) };
+    let mut command = Command::new(by);
+    command.arg(RESTRICTED).arg(program);
+    command
 }
 
 /// Gives the command its arguments. What `cmd /S /C` runs is put between quotes and left as it is otherwise: `cmd`
@@ -94,6 +107,8 @@ impl Output {
 pub(crate) struct Kin {
     identity: ProcessIdentity,
     job: Option<OwnedHandle>,
+    #[allow(dead_code, reason = "held for its drop")]
+    release: Option<Release>,
 }
 
 /// How hard to end a group.
@@ -118,7 +133,8 @@ impl Kin {
         // SAFETY: `raw` is a valid handle that nobody else owns.
         let job = unsafe { OwnedHandle::from_raw_handle(raw.cast()) };
         let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
-        limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+        limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_ACTIVE_PROCESS;
+        limits.BasicLimitInformation.ActiveProcessLimit = PROCESSES_MAX;
         let size = u32::try_from(size_of::<JOBOBJECT_EXTENDED_LIMIT_INFORMATION>()).unwrap_or_default();
         // SAFETY: the handle is valid, and the pointer and size describe one live structure of the named class.
         let set = unsafe {
@@ -128,7 +144,9 @@ impl Kin {
         if set == 0 || unsafe { AssignProcessToJobObject(raw, process as HANDLE) } == 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { identity: ProcessIdentity { pid, started_ticks: started(process as HANDLE) }, job: Some(job) })
+        let identity = ProcessIdentity { pid, started_ticks: started(process as HANDLE) };
+        // Whatever starts it with fewer rights waits for this: now all that it starts belongs to the job.
+        Ok(Self { identity, job: Some(job), release: Some(Release::give(pid)?) })
     }
 
     pub(crate) fn identity(&self) -> ProcessIdentity {
@@ -173,7 +191,7 @@ pub(crate) fn still_runs(_identity: ProcessIdentity) -> bool {
 }
 
 pub(crate) fn recorded(identity: ProcessIdentity) -> Kin {
-    Kin { identity, job: None }
+    Kin { identity, job: None, release: None }
 }
 
 /// Creation time in units of 100 ns; 0 when it can not be had.

@@ -84,7 +84,7 @@ fn start(folder: &Path, spec: HostedSpec, line: Line) -> Result<Host, (Refusal, 
         let writer = OutputWriter::create(&folder.join(OUTPUT), head_bytes).map_err(own)?;
         inherit_orphans();
         let start = Start { terminal: terminal.is_some(), processes_max: bounds::processes_max() };
-        let (mut ready, mut keeping) = prepared(&command, start).map_err(|error| refusal(&error))?;
+        let (mut ready, mut keeping) = prepared(&command, &start).map_err(|error| refusal(&error))?;
         let streams = connect(&mut ready, command.stdin, terminal).map_err(own)?;
         let carrier = carrier(&command).map_err(own)?;
         let mut child = ready.spawn().map_err(|error| Refusal::Start(error.raw_os_error(), error.to_string()))?;

@@ -47,10 +47,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Commands are tended within the daemon here.
-#[cfg(not(unix))]
+/// Commands are tended within the daemon here; this only starts them, with fewer rights.
+#[cfg(windows)]
 fn main() -> ExitCode {
-    usage()
+    if std::env::args_os().nth(1).is_none_or(|mode| mode != mcode_sandbox::restricted::RESTRICTED) {
+        return usage();
+    }
+    match mcode_sandbox::restricted::run() {
+        Ok(code) => std::process::exit(code.cast_signed()),
+        Err(error) => {
+            use std::io::Write;
+            writeln!(std::io::stderr(), "mcode-toolhost: the command could not be started: {error}").ok();
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn usage() -> ExitCode {

@@ -48,6 +48,26 @@ async fn a_background_command_is_fed_read_and_ends_with_a_notice() {
 }
 
 #[tokio::test]
+async fn a_background_command_gets_a_terminal_that_is_typed_on() {
+    let stage = Stage::new();
+    let error = stage.try_shell(json!({"command": "tty", "terminal": true})).await.unwrap_err().to_string();
+    assert!(error.contains("background: true"), "{error}");
+    let command = "test -t 0 && test -t 1 && stty size; stty -echo; read line; echo \"got $line\"; sleep 56.07; exit 9";
+    let out = stage.shell(json!({"command": command, "background": true, "terminal": true})).await.text;
+    let id = out.split(' ').find(|word| word.starts_with("prc_")).unwrap();
+    let poll = stage.process(json!({"action": "poll", "id": id, "wait_s": 10})).await.text;
+    assert!(poll.starts_with("50 200\n"), "{poll}");
+    stage.process(json!({"action": "write", "id": id, "input": "it\n"})).await;
+    wait_until("the sleep", || running("sleep 56.07") == 1).await;
+    let poll = stage.process(json!({"action": "poll", "id": id, "wait_s": 10})).await.text;
+    assert!(poll.contains("got it\n"), "{poll}");
+    // What Ctrl-C is on a terminal.
+    stage.process(json!({"action": "write", "id": id, "input": "\u{3}"})).await;
+    wait_until("the end", || !stage.port.exited().is_empty()).await;
+    assert_eq!(running("sleep 56.07"), 0);
+}
+
+#[tokio::test]
 async fn processes_are_listed_and_killed_and_belong_to_their_thread() {
     let stage = Stage::new();
     assert_eq!(stage.process(json!({"action": "list"})).await.text, "No processes in this thread.");

@@ -38,6 +38,9 @@ pub(crate) fn windows(root: &Path, options: Options) -> anyhow::Result<()> {
     toolchain.cargo(root, "check", &["--workspace", "--bins", "--lib", "--keep-going"])?;
     println!("check-windows: the workspace compiles for {}", Target::Windows.triple());
     if options.run {
+        wine::build(root, &toolchain)?;
+        wine::test(root, &toolchain)?;
+        println!("check-windows: commands have fewer rights, and all of them end (under wine)");
         wine::ask(root, &toolchain)?;
         println!("check-windows: mcode.exe ask got its answer through mcoded.exe (under wine)");
     }

@@ -15,7 +15,7 @@ use super::output::Output;
 use super::progress::{Ended, HostedSpec, InputError, Progress, Usage};
 use super::{HOSTS_MAX, INPUT_BYTES_MAX};
 use crate::process::{ProcessIdentity, SpawnError};
-use crate::runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe};
+use crate::runner::{Child, Group, KILL_GRACE, LocalRunner, OutputPipe, Start};
 use crate::spool::Spool;
 
 /// How long output is still read after the command has ended, while something else holds the pipe.
@@ -31,13 +31,25 @@ const CHUNK_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct Hosts {
     slots: Arc<Semaphore>,
+    #[cfg_attr(not(windows), allow(dead_code, reason = "here it is only tested"))]
+    program: PathBuf,
 }
 
 impl Hosts {
-    /// No other program is needed, and nothing is kept in a folder.
+    /// Nothing is kept in a folder; the program only starts commands, with fewer rights.
     #[must_use]
-    pub fn new(_program: PathBuf, _folder: PathBuf) -> Self {
-        Self { slots: Arc::new(Semaphore::new(HOSTS_MAX)) }
+    pub fn new(program: PathBuf, _folder: PathBuf) -> Self {
+        Self { slots: Arc::new(Semaphore::new(HOSTS_MAX)), program }
+    }
+
+    #[cfg(windows)]
+    fn how(&self) -> Start {
+        Start { restricted_by: Some(self.program.clone()), ..Start::default() }
+    }
+
+    #[cfg(not(windows))]
+    fn how(&self) -> Start {
+        Start::default()
     }
 
     /// Starts a command.
@@ -48,7 +60,7 @@ impl Hosts {
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             SpawnError::Host(format!("{HOSTS_MAX} commands run already, which is the most; end some first"))
         })?;
-        let mut child = LocalRunner.spawn(&spec.command)?;
+        let mut child = LocalRunner.spawn_as(&spec.command, &self.how())?;
         let view = View::new(if spec.background { Spool::in_memory() } else { Spool::new() });
         let stdin = child.take_stdin();
         let first = Progress {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcode_ids::ProcessId;
 use mcode_permissions::access::{Access, Category, Unconfined};
+use mcode_sandbox::hosted::Terminal;
 use mcode_sandbox::{About, CommandSpec, HostedSpec, Hosts, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
 use mcode_text::truncate_bytes;
 use serde_json::{Value, json};
@@ -30,6 +31,8 @@ pub const BACKGROUND_AFTER_S: u64 = 120;
 pub const MAX_TIMEOUT_S: u64 = 3600;
 /// Longest command in bytes.
 const COMMAND_BYTES_MAX: usize = 1024 * 1024;
+/// The terminal of a command that wants one: no line of ordinary output is broken.
+const TERMINAL: Terminal = Terminal { columns: 200, rows: 50 };
 /// Most bytes of a command in the table and the log.
 const NAMED_BYTES_MAX: usize = 200;
 
@@ -63,6 +66,7 @@ struct Wanted {
     cwd: PathBuf,
     limit: Option<Duration>,
     background: bool,
+    terminal: bool,
     wish: Wish,
 }
 
@@ -83,6 +87,13 @@ impl Wanted {
             return bad("command: it holds a NUL byte, which no shell takes; remove it".into());
         }
         let background = arguments["background"].as_bool().unwrap_or(false);
+        let terminal = arguments["terminal"].as_bool().unwrap_or(false);
+        if terminal && !background {
+            return bad("terminal: a command with a terminal waits for input; give background: true as well".into());
+        }
+        if terminal && cfg!(windows) {
+            return bad("terminal: there are none on this system; run it without".into());
+        }
         let limit = match arguments["timeout_s"].as_f64() {
             Some(seconds) if seconds > 0.0 && seconds <= MAX_TIMEOUT_S as f64 => Some(Duration::from_secs_f64(seconds)),
             Some(seconds) => return bad(format!("timeout_s: {seconds} is not between 1 and {MAX_TIMEOUT_S} seconds")),
@@ -97,7 +108,7 @@ impl Wanted {
             Some("off") => Wish::Outside,
             _ => Wish::Nothing,
         };
-        Ok(Self { command: command.to_owned(), cwd, limit, background, wish })
+        Ok(Self { command: command.to_owned(), cwd, limit, background, terminal, wish })
     }
 }
 
@@ -110,11 +121,12 @@ impl Tool for ShellTool {
                 "Runs a command in {name} and returns its output (standard output and error together) and exit code. \
                  Each call starts a new {name} in the working folder, or in `cwd`: `cd`, `export`, aliases and other \
                  shell state do not persist to the next call; join commands with && to use them together. There is no \
-                 terminal and no input: editors, pagers and password prompts fail at once. With timeout_s (at most \
+                 terminal and no input by default: editors, pagers and password prompts fail at once. With timeout_s (at most \
                  {MAX_TIMEOUT_S}) the command and everything it started is killed after so many seconds. Without it, a \
                  command that still runs after {} s goes on in the background. Of long output the beginning and the \
                  end are returned. With background: true the call returns at once with a process id for the `process` \
-                 tool; use it for servers and watchers. You are told when a command in the background ends. Background \
+                 tool; use it for servers and watchers, and with terminal: true for programs that only talk to a \
+                 terminal (`process` writes what would be typed). You are told when a command in the background ends. Background \
                  processes end with the thread. Where there is a sandbox, commands write only in the project and below \
                  $TMPDIR (not in /tmp), and have no network unless the user gives it: ask with `sandbox` only for \
                  commands that need it.",
@@ -127,6 +139,7 @@ impl Tool for ShellTool {
                     "cwd": {"type": "string", "description": "Folder to run in, relative to the working folder"},
                     "timeout_s": {"type": "number", "minimum": 1, "maximum": MAX_TIMEOUT_S, "description": "Time limit in seconds"},
                     "background": {"type": "boolean", "description": "Return at once and let it run"},
+                    "terminal": {"type": "boolean", "description": "With background: give it a terminal"},
                     "description": {"type": "string", "description": "What the command does, in a few words, for the user"},
                     "sandbox": {"type": "string", "enum": ["network", "off"], "description": "What the command needs beyond the sandbox, of which the user is asked: the network, or to run outside it (off)"}
                 },
@@ -259,7 +272,7 @@ fn spec(
         limit: wanted.limit,
         background: wanted.background,
         experience: None,
-        terminal: None,
+        terminal: wanted.terminal.then_some(TERMINAL),
     }
 }
 

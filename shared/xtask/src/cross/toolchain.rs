@@ -80,9 +80,14 @@ impl Toolchain {
 
     /// Runs `cargo <verb> --target …` in `root`.
     pub(super) fn cargo(&self, root: &Path, verb: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        run(&mut self.cargo_command(root, verb, arguments))
+    }
+
+    /// The same, not run yet.
+    pub(super) fn cargo_command(&self, root: &Path, verb: &str, arguments: &[&str]) -> Command {
         let mut command = self.command(&self.target_dir());
         command.arg(verb).args(["--target", self.target.triple(), "--locked"]).args(arguments).current_dir(root);
-        run(&mut command)
+        command
     }
 
     /// This compiler's cargo and nothing of the one that runs us.

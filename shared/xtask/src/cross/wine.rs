@@ -59,16 +59,30 @@ impl Drop for Killed {
     }
 }
 
-/// Builds the programs, starts the scripted model and asks.
+/// Makes wine ready and builds the programs.
+pub(super) fn build(root: &Path, toolchain: &Toolchain) -> anyhow::Result<()> {
+    prepare(toolchain.cache())?;
+    toolchain.cargo(root, "build", &["-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost"])
+}
+
+/// Starts the scripted model and asks, with the programs that were built.
 pub(super) fn ask(root: &Path, toolchain: &Toolchain) -> anyhow::Result<()> {
     let cache = toolchain.cache();
-    prepare(cache)?;
-    toolchain.cargo(root, "build", &["-p", "mcoded", "-p", "mcode-cli", "-p", "mcode-toolhost"])?;
     let place = tempdir(cache)?;
     let result = ask_in(root, toolchain, &place);
     // The daemon is asked to stop; then everything of this prefix, which is ours alone, is ended.
     run(wine(cache, "wineserver").arg("-k")).ok();
     fs::remove_dir_all(&place).ok();
+    result
+}
+
+/// Runs the tests of what only this system has, with the programs that were built.
+pub(super) fn test(root: &Path, toolchain: &Toolchain) -> anyhow::Result<()> {
+    let cache = toolchain.cache();
+    let mut command = toolchain.cargo_command(root, "test", &["-p", "mcode-toolhost", "--test", "restricted"]);
+    command.env("WINEPREFIX", cache.join("wp")).env("WINEDEBUG", "-all");
+    let result = run(command.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine"));
+    run(wine(cache, "wineserver").arg("-k")).ok();
     result
 }
 
