@@ -4,7 +4,9 @@ use std::cell::RefCell;
 
 use tree_sitter::{Node, Parser, Tree};
 
-use crate::unwrap;
+use crate::evaluated::Evaluated;
+use crate::texts::of_variable;
+use crate::unwrap::{self, Runs};
 pub use crate::words::Word;
 
 /// Longest command that is taken apart, in bytes; a longer one is not understood.
@@ -57,8 +59,12 @@ pub struct Parsed {
     /// Text that is run as commands is known only when it runs: in a variable, from a pipe.
     pub unseen: bool,
     /// The shell may evaluate text in it as an expression, which can run further commands: `$((x))` runs `id` when `x`
-    /// is `a[$(id)]`, and so do `[[ x -eq 1 ]]`, `test -v "$x"`, `${x@P}` and subscripts.
+    /// is `a[$(id)]`. Not where all that is evaluated is seen to be harmless.
     pub evaluates: bool,
+    /// What is known of that.
+    pub(crate) evaluated: Evaluated,
+    /// The functions that it defines.
+    functions: Vec<String>,
 }
 
 impl Parsed {
@@ -103,6 +109,14 @@ pub(crate) fn parse_at(command: &str, depth: usize) -> Option<Parsed> {
         stack.extend(node.children(&mut cursor));
         stack[from..].reverse();
     }
+    for simple in &parsed.commands {
+        let called =
+            simple.words.first().and_then(Word::known).is_some_and(|it| parsed.functions.iter().any(|f| f == it));
+        if called {
+            simple.words[1..].iter().for_each(|word| parsed.evaluated.positional(word));
+        }
+    }
+    parsed.evaluates = parsed.evaluated.risky();
     Some(parsed)
 }
 
@@ -127,6 +141,10 @@ fn text<'a>(node: Node<'_>, source: &'a str) -> Option<&'a str> {
 
 /// Notes what this node adds; its children are visited by the caller.
 fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> Option<()> {
+    parsed.evaluated.collect(node, source);
+    if node.kind() == "variable_assignment" {
+        variable(node, source, parsed, depth);
+    }
     match node.kind() {
         "command" => {
             let simple = simple(node, source)?;
@@ -140,8 +158,15 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
                 // `[[` and `export` are the grammar's own; `[` in them is no pattern.
                 words.push(if child.is_named() { Word::unquote(text) } else { Word::literal(text) });
             }
-            parsed.evaluates |= node.kind() == "test_command" && condition_evaluates(&words);
+            if node.kind() != "test_command" {
+                parsed.evaluated.builtin(&words);
+            }
             parsed.commands.push(Simple { words, ..Simple::default() });
+        }
+        "function_definition" => {
+            parsed
+                .functions
+                .extend(node.child_by_field_name("name").and_then(|name| text(name, source)).map(str::to_owned));
         }
         "variable_assignment" if !matches!(node.parent()?.kind(), "command" | "declaration_command") => {
             let (assigned, values) = (vec![assigned_name(node, source)?], assigned_value(node, source));
@@ -154,42 +179,35 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
             }
         }
         "file_redirect" => redirect(node, source, parsed)?,
-        "arithmetic_expansion" | "subscript" | "((" | "$((" | "$[" => parsed.evaluates = true,
-        "expansion" => parsed.evaluates |= !plain_expansion(text(node, source)?),
         _ => {}
     }
     Some(())
 }
 
-/// `${NAME}` and nothing more: offsets, subscripts, `${!x}` and `${x@P}` evaluate what they find.
-fn plain_expansion(text: &str) -> bool {
-    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    name.is_some_and(|name| !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_'))
-}
-
-/// Whether a condition may evaluate its operands: they are compared as numbers, tested as names of variables, or what
-/// is tested is known only when it runs.
-fn condition_evaluates(words: &[Word]) -> bool {
-    const EVALUATING: [&str; 8] = ["-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
-    let number = |text: &str| !text.is_empty() && text.chars().all(|char| char.is_ascii_digit());
-    words.iter().any(|word| word.dynamic)
-        || words.iter().flat_map(|word| word.text.split_whitespace()).any(|text| EVALUATING.contains(&text))
-            && !words.iter().flat_map(|word| word.text.split_whitespace()).all(|text| {
-                number(text) || matches!(text, "[" | "]" | "[[" | "]]" | "test") || EVALUATING[2..].contains(&text)
-            })
+/// What the value of a variable has run, as `GIT_PAGER=…` does.
+fn variable(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) {
+    let values = assigned_value(node, source);
+    let told = assigned_name(node, source).and_then(|name| of_variable(&name, values.first()));
+    if let Some(told) = told {
+        let mut runs = Runs::default();
+        runs.absorb(unwrap::text_runs(told, depth));
+        parsed.opaque |= runs.opaque;
+        parsed.unseen |= runs.unseen;
+        parsed.redirects.extend(runs.redirects);
+        parsed.commands.extend(runs.commands);
+        parsed.evaluated.merge(runs.evaluated);
+    }
 }
 
 fn push(mut simple: Simple, parsed: &mut Parsed, depth: usize) -> Option<()> {
-    let program = simple.words.first().map_or("", |word| unwrap::base_name(&word.text));
-    parsed.evaluates |= matches!(program, "test" | "[") && condition_evaluates(&simple.words);
-    parsed.evaluates |= matches!(program, "let" | "declare" | "typeset" | "local" | "readonly" | "export" | "unset");
+    parsed.evaluated.builtin(&simple.words);
     match unwrap::inner(&simple.words, depth) {
         unwrap::Unwrapped::Plain => {}
         unwrap::Unwrapped::Runs(runs) => {
-            let unwrap::Runs { commands, redirects, transparent, assigned, opaque, unseen, evaluates } = runs;
+            let Runs { commands, redirects, transparent, assigned, opaque, unseen, evaluated } = runs;
             parsed.opaque |= opaque;
             parsed.unseen |= unseen;
-            parsed.evaluates |= evaluates;
+            parsed.evaluated.merge(evaluated);
             parsed.redirects.extend(redirects);
             simple.assigned.extend(assigned);
             simple.inner = Some(Box::new(Inner { commands, transparent }));

@@ -113,8 +113,9 @@ impl RuleSet {
     fn uncertain(&self, case: &Case<'_>) -> Option<Decision> {
         for (word, rules) in [("deny", &self.deny), ("ask", &self.ask)] {
             let decision = match case.access {
-                Some(Access::Command { command, .. }) => {
-                    unknown_part(command, case.parsed.as_ref(), rules, case.input.shielded)
+                Some(Access::Command { command, cwd }) => {
+                    let (shielded, places) = (case.input.shielded, case.input.places());
+                    unknown_part((command, cwd), case.parsed.as_ref(), rules, shielded, &places)
                         .map(|why| Decision::perhaps(&why, word, None))
                 }
                 Some(Access::Mentioned { path, below, changes }) => {
@@ -194,7 +195,8 @@ impl RuleSet {
             return None;
         }
         let Some(program) = simple.words.first() else { return Some(None) };
-        let sharp = sharp_words(&simple.words);
+        let Some(Access::Command { command: whole, .. }) = case.access else { return None };
+        let sharp = sharp_words(&simple.words, whole);
         let fits = |words: &[Word]| {
             self.allow.iter().find(|rule| {
                 let command = rule.pattern.as_ref().and_then(|pattern| pattern.command.as_ref());

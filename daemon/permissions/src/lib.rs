@@ -10,18 +10,23 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod access;
+mod code;
 pub mod command;
 mod decide;
+mod evaluated;
+mod git;
 mod matching;
 pub mod mentions;
 mod mode;
 mod naming;
 mod paths;
+mod programs;
 mod propose;
 mod readonly;
 mod rule;
 mod runners;
 mod shield;
+mod texts;
 mod uncertain;
 mod unwrap;
 mod verdict;

@@ -104,6 +104,11 @@ impl CommandPattern {
         program.known().is_some() && sequence(&self.0, &known, false)
     }
 
+    /// The program that it is about, when it is about one.
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.0.first().and_then(Token::literal)
+    }
+
     /// Whether the pattern itself holds this word.
     pub(crate) fn names(&self, word: &str) -> bool {
         self.0.iter().any(|token| token.literal() == Some(word))

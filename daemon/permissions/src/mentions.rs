@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::command::{Parsed, Simple, parse};
+use crate::git::{Shows, changes_named, shows};
 use crate::naming::{CHANGING, raw_commands};
 use crate::paths::{absolute, named_paths};
 use crate::unwrap::base_name;
@@ -63,7 +64,7 @@ fn collect(parsed: &Parsed, cwd: &Path, home: Option<&Path>, found: &mut BTreeSe
     }
     for simple in parsed.all() {
         let program = simple.words.first().map_or("", |word| base_name(&word.text));
-        let (changes, searched) = (CHANGING.contains(&program), searches(simple));
+        let (changes, searched) = (CHANGING.contains(&program) || changes_named(&simple.words), searches(simple));
         for word in simple.words.iter().skip(1) {
             add(word, &bases, home, changes, searched, found);
         }
@@ -141,7 +142,7 @@ fn searches(simple: &Simple) -> bool {
         "grep" | "egrep" | "fgrep" | "zgrep" => letters(&['r', 'R', 'd']) || named("--recursive") || named("--deref"),
         "cp" | "scp" | "diff" => letters(&['r', 'R', 'a']) || named("--recursive") || named("--archive"),
         "find" => simple.inner.is_some(),
-        "git" => simple.words.iter().any(|word| word.text == "grep"),
+        "git" => shows(&simple.words) != Shows::Named,
         _ => false,
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::Below;
 use crate::decide::Case;
+use crate::git::changes_named;
 use crate::mentions::bases;
 use crate::paths::named_paths;
 use crate::rule::{Rule, Subject};
@@ -11,8 +12,10 @@ use crate::runners::evaluates_text;
 use crate::words::Word;
 
 /// Programs that change the files they name.
-pub(crate) const CHANGING: [&str; 14] =
-    ["rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln", "patch", "rmdir"];
+pub(crate) const CHANGING: [&str; 16] = [
+    "curl", "wget", "rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln",
+    "patch", "rmdir",
+];
 /// A word of a command, and the paths that it may name.
 #[derive(Debug)]
 pub(crate) struct Name {
@@ -40,21 +43,27 @@ impl Case<'_> {
             Some(parsed) => bases(parsed, cwd, home),
             None => vec![cwd.to_path_buf()],
         };
-        let name = |word: &Word, reads: bool, changes: bool| Name {
+        let named = |word: &Word, bases: &[PathBuf], reads: bool, changes: bool| Name {
             paths: bases.iter().flat_map(|base| named_paths(word, base, home)).collect(),
             glob: word.glob.then(|| word.clone()),
             reads,
             changes,
         };
+        let name = |word: &Word, reads: bool, changes: bool| named(word, &bases, reads, changes);
         let raw = || raw_commands(command).iter().flatten().map(|word| name(word, true, true)).collect::<Vec<_>>();
         let Some(parsed) = &self.parsed else { return raw() };
         let mut names: Vec<Name> =
             parsed.redirects.iter().map(|redirect| name(&redirect.target, !redirect.write, redirect.write)).collect();
         for simple in parsed.all() {
             let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
-            let changes = CHANGING.contains(&program);
+            let changes = CHANGING.contains(&program) || changes_named(&simple.words);
             names.extend(simple.values.iter().map(|value| name(value, true, true)));
             names.extend(simple.words.iter().skip(1).map(|word| name(word, true, changes)));
+            if program == "git" {
+                // `HEAD:secret` is a name from the root of the repository.
+                let root = [self.input.project_root.to_path_buf()];
+                names.extend(simple.words.iter().skip(1).map(|word| named(word, &root, true, changes)));
+            }
         }
         if parsed.all().any(|simple| evaluates_text(&simple.words)) {
             names.extend(raw());

@@ -86,6 +86,11 @@ impl PathPattern {
         Some(format!("{folder}/{}", self.glob))
     }
 
+    /// Whether it fits in any folder, as `**/x` does.
+    pub(crate) const fn is_anywhere(&self) -> bool {
+        self.anywhere
+    }
+
     /// Whether something in this folder, however deep, may fit, as far as can be told without looking.
     pub(crate) fn may_fit_below(&self, folder: &Path, places: &Places<'_>) -> bool {
         let root = match self.base {

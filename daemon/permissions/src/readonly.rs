@@ -289,7 +289,7 @@ mod tests {
             "TZ='a[$(touch x)]'; echo ${!TZ}",
             "TZ='a[$(touch x)]'; echo ${x[TZ]}",
             "TZ='$(touch x)'; echo \"${TZ@P}\"",
-            "bash -c 'echo $((TZ))'",
+            "TZ='a[$(touch x)]' bash -c 'echo $((TZ))'",
             "find * -name x",
             "find . $X",
             "printf -v PATH x",

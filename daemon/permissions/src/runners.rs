@@ -1,7 +1,9 @@
 //! Programs that can run or write something besides what they are called for.
 
+use crate::code::little;
 use crate::matching::git_without_globals;
 use crate::readonly::{HARMLESS, bundled, sed_prints};
+use crate::texts::telling_words;
 use crate::unwrap::base_name;
 use crate::words::Word;
 
@@ -90,8 +92,18 @@ pub(crate) fn git_alias(words: &[Word]) -> Option<Vec<Word>> {
 }
 
 /// The options of well-known programs that make them run or write something else: a rule that allows the program has
-/// to name them.
-pub(crate) fn sharp_words(words: &[Word]) -> Vec<&str> {
+/// to name them. `command` is all of what it stands in.
+pub(crate) fn sharp_words<'a>(words: &'a [Word], command: &str) -> Vec<&'a str> {
+    let mut all = own_sharp_words(words);
+    all.extend(telling_words(words));
+    if little(words, command) {
+        // A rule has to hold the code itself.
+        all.extend(words.iter().skip(1).map(|word| word.text.as_str()));
+    }
+    all
+}
+
+fn own_sharp_words(words: &[Word]) -> Vec<&str> {
     let name = name(words);
     let texts = || words.iter().skip(1).map(|word| word.text.as_str());
     let starting = |starts: &[&str]| -> Vec<&str> {
@@ -99,7 +111,8 @@ pub(crate) fn sharp_words(words: &[Word]) -> Vec<&str> {
     };
     match name {
         "find" => starting(&["-exec", "-ok", "-delete", "-fprint", "-fls"]),
-        "rg" => starting(&["--pre", "--hostname-bin", "--search-z"]),
+        "rg" => starting(&["--search-z"]),
+        "fd" | "fdfind" => starting(&["-x", "-X", "--exec"]),
         "sort" => {
             texts().filter(|text| text.starts_with("--o") || text.starts_with("--co") || bundled(text, 'o')).collect()
         }
@@ -169,7 +182,7 @@ mod tests {
             "git grep -Ox a",
             "git -C x grep --open-files a",
         ] {
-            assert!(!sharp_words(&words(command)).is_empty(), "{command}");
+            assert!(!sharp_words(&words(command), command).is_empty(), "{command}");
         }
         for command in [
             "find . -name x",
@@ -182,7 +195,7 @@ mod tests {
             "git commit --all",
             "make -O",
         ] {
-            assert!(sharp_words(&words(command)).is_empty(), "{command}");
+            assert!(sharp_words(&words(command), command).is_empty(), "{command}");
         }
     }
 

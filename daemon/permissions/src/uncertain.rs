@@ -3,10 +3,16 @@
 //! A rule that forbids `cat secret` can not be held against `cat $x`. Such a command is asked about, and `--approve all`
 //! does not reach over a deny rule that might be meant.
 
+use std::path::Path;
+
 use mcode_config::effective::RuleSource;
 
+use crate::code::runs_capable_code;
 use crate::command::{Parsed, Simple};
+use crate::git::{Shows, may_be_alias, shows};
+use crate::mentions::bases;
 use crate::naming::CHANGING;
+use crate::paths::{Places, absolute};
 use crate::rule::{Rule, Subject};
 use crate::unwrap::base_name;
 use crate::words::Word;
@@ -63,35 +69,44 @@ const READERS: [(&str, bool); 48] = [
     ("source", false),
 ];
 
-/// Programs that run code which they are given as text. Versions may follow (`python3.12`).
-const INTERPRETERS: [&str; 12] =
-    ["python", "pypy", "perl", "ruby", "node", "deno", "bun", "php", "lua", "tclsh", "osascript", "pwsh"];
-/// Without any of these, code reads no file and runs no program.
-const CAPABLE: [&str; 30] = [
-    "open", "read", "import", "require", "exec", "eval", "system", "file", "io", "`", "load", "use", "do", "<",
-    "process", "fs", "deno", "bun", "function", "global", "qx", "__", "attr", "kernel", "%x", "include", "glob",
-    "spawn", "shell", "with",
-];
 /// Variables that say where names lead.
 const LEADING: [&str; 4] = ["HOME", "PWD", "OLDPWD", "CDPATH"];
 
 /// Why it is not known whether one of these rules speaks of the command; `None` when it is known, or no rule could.
 /// With `shielded`, files that rules forbid are out of the command's reach anyway.
-pub(crate) fn unknown_part(command: &str, parsed: Option<&Parsed>, rules: &[Rule], shielded: bool) -> Option<String> {
+pub(crate) fn unknown_part(
+    (command, cwd): (&str, &Path),
+    parsed: Option<&Parsed>,
+    rules: &[Rule],
+    shielded: bool,
+    places: &Places<'_>,
+) -> Option<String> {
     // The rules that are always there are about mcode's own folders: they must not make every variable suspicious.
     let rules = || rules.iter().filter(|rule| rule.source != RuleSource::BuiltIn);
     let about_text = |rule: &Rule| rule.pattern.is_some() && matches!(rule.subject, Subject::Shell | Subject::Tool(_));
     let paths = !shielded && rules().any(|rule| rule.path_pattern().is_some());
-    if !paths && !rules().any(about_text) {
+    let named = rules().any(|rule| rule.path_pattern().is_some());
+    if !named && !rules().any(about_text) {
         return None;
     }
     let Some(parsed) = parsed else { return Some("the command can not be read as a whole".into()) };
     if parsed.unseen {
         return Some("part of the command is known only when it runs".into());
     }
+    if parsed.evaluates {
+        return Some("the shell may evaluate text in it as an expression, which can run further commands".into());
+    }
     if let Some(simple) = parsed.all().find(|simple| runs_capable_code(simple, command)) {
         let program = simple.words.first().map_or("", |word| base_name(&word.text));
         return Some(format!("what the code does that '{program}' is given is not known"));
+    }
+    if rules().any(about_git) && parsed.all().any(|simple| may_be_alias(&simple.words)) {
+        return Some("what is no command of git's own may be an alias for any".into());
+    }
+    // What `git` keeps is not out of reach where the files are.
+    let reading: Vec<&Rule> = rules().filter(|rule| !matches!(rule.subject, Subject::Edit)).collect();
+    if let Some(why) = shown_by_git(parsed, cwd, &reading, places) {
+        return Some(why);
     }
     if !paths {
         return None;
@@ -120,27 +135,42 @@ pub(crate) fn unknown_part(command: &str, parsed: Option<&Parsed>, rules: &[Rule
     })
 }
 
-/// Whether an interpreter is given code, in an argument or as its input, that could read a file or run a program.
-fn runs_capable_code(simple: &Simple, command: &str) -> bool {
-    let program = simple.words.first().map_or("", |word| base_name(&word.text));
-    let program = program.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
-    if !INTERPRETERS.contains(&program) {
-        return false;
-    }
-    let words = || simple.words.iter().skip(1).map(|word| word.text.as_str());
-    let capable = |text: &str| {
-        let text = text.to_lowercase();
-        CAPABLE.iter().any(|word| text.contains(word))
-    };
-    let inline = words().any(|text| {
-        text.starts_with("--eval")
-            || text.starts_with("--print")
-            || (text.starts_with('-') && !text.starts_with("--") && text.contains(['c', 'e', 'E', 'r', 'p']))
-    });
-    let asks = words().any(|text| matches!(text, "--version" | "--help" | "-V" | "-h" | "-v"));
-    let from_input = !asks && words().all(|text| text.starts_with('-'));
-    let module = words().any(|text| text == "-m");
-    !module && (inline && words().any(capable) || from_input && capable(command))
+/// Whether a rule may be about a command of `git`.
+fn about_git(rule: &Rule) -> bool {
+    let pattern = rule.pattern.as_ref().and_then(|pattern| pattern.command.as_ref());
+    let about = matches!(rule.subject, Subject::Shell | Subject::Tool(_));
+    about && pattern.is_some_and(|pattern| pattern.program().is_none_or(|program| base_name(program) == "git"))
+}
+
+/// Whether a command of `git` can show a file that it does not name and that one of these rules speaks of.
+fn shown_by_git(parsed: &Parsed, cwd: &Path, rules: &[&Rule], places: &Places<'_>) -> Option<String> {
+    let patterns = || rules.iter().filter_map(|rule| rule.path_pattern());
+    parsed.all().find_map(|simple| {
+        let meant = match shows(&simple.words) {
+            Shows::Named => false,
+            Shows::Anything => {
+                let mut folders = bases(parsed, cwd, places.home);
+                folders.push(places.project_root.to_path_buf());
+                patterns().any(|pattern| folders.iter().any(|folder| pattern.may_fit_below(folder, places)))
+            }
+            // Where a pattern may fit anywhere, what is in these folders is looked up on the disk.
+            Shows::Below(paths) => {
+                let folders = bases(parsed, cwd, places.home);
+                let all: Vec<_> = paths
+                    .iter()
+                    .flat_map(|path| folders.iter().map(move |base| absolute(base, path, places.home)))
+                    .collect();
+                patterns()
+                    .filter(|pattern| !pattern.is_anywhere())
+                    .any(|pattern| all.iter().any(|path| pattern.may_fit_below(path, places)))
+            }
+        };
+        let subcommand = || simple.words.iter().skip(1).find(|word| !word.text.starts_with('-'));
+        meant.then(|| {
+            let name = subcommand().map_or("", |word| word.text.as_str());
+            format!("'git {name}' can show any file of the repository (name the files it may show after '--')")
+        })
+    })
 }
 
 /// Whether it is not known where a command goes to.

@@ -1,6 +1,9 @@
 //! Programs that run other programs: what do they run?
 
-use crate::command::{Parsed, Redirect, Simple, parse_at};
+use crate::command::{Inner, Parsed, Redirect, Simple, parse_at};
+use crate::evaluated::Evaluated;
+use crate::runners::runs_nothing;
+use crate::texts::{Told, of_variable, told};
 use crate::words::Word;
 
 /// What a command runs in turn.
@@ -26,8 +29,27 @@ pub(crate) struct Runs {
     pub(crate) opaque: bool,
     /// Some of them are text that is known only when it runs.
     pub(crate) unseen: bool,
-    /// Text may be evaluated as an expression.
-    pub(crate) evaluates: bool,
+    /// What is evaluated as an expression.
+    pub(crate) evaluated: Evaluated,
+}
+
+impl Runs {
+    /// Adds what something else runs.
+    pub(crate) fn absorb(&mut self, runs: Unwrapped) {
+        match runs {
+            Unwrapped::Plain => {}
+            Unwrapped::Sourced => self.opaque = true,
+            Unwrapped::Unknown => (self.opaque, self.unseen) = (true, true),
+            Unwrapped::Runs(runs) => {
+                self.commands.extend(runs.commands);
+                self.redirects.extend(runs.redirects);
+                self.assigned.extend(runs.assigned);
+                self.opaque |= runs.opaque;
+                self.unseen |= runs.unseen;
+                self.evaluated.merge(runs.evaluated);
+            }
+        }
+    }
 }
 
 /// A program that runs its arguments as a command.
@@ -44,21 +66,25 @@ const fn wrapper(name: &'static str, valued: &'static [&'static str], leading: u
     Wrapper { name, valued, leading, transparent }
 }
 
-const WRAPPERS: [Wrapper; 24] = [
+const WRAPPERS: &[Wrapper] = &[
     wrapper("env", &["-u", "--unset", "-C", "--chdir"], 0, true),
     wrapper("nice", &["-n", "--adjustment"], 0, true),
     wrapper("timeout", &["-s", "--signal", "-k", "--kill-after"], 1, true),
+    wrapper("gtimeout", &["-s", "--signal", "-k", "--kill-after"], 1, true),
     wrapper("nohup", &[], 0, true),
     wrapper("time", &["-f", "--format", "-o", "--output"], 0, true),
     wrapper("command", &[], 0, true),
     wrapper("builtin", &[], 0, true),
     wrapper("exec", &["-a"], 0, true),
     wrapper("stdbuf", &["-i", "-o", "-e"], 0, true),
-    wrapper("ionice", &["-c", "-n", "--class", "--classdata"], 0, true),
+    wrapper("ionice", &["-c", "-n", "-p", "--class", "--classdata"], 0, true),
+    wrapper("caffeinate", &["-t", "-w"], 0, true),
     wrapper("setsid", &[], 0, false),
+    wrapper("coproc", &[], 0, false),
     wrapper("sudo", &["-u", "-g", "-U", "-h", "-p", "-C", "-T", "-r", "-t", "-D", "-R", "--user", "--group"], 0, false),
     wrapper("doas", &["-u", "-C"], 0, false),
     wrapper("pkexec", &["--user"], 0, false),
+    wrapper("setpriv", &["--reuid", "--regid", "--groups", "--inh-caps", "--bounding-set"], 0, false),
     wrapper("chroot", &[], 1, false),
     wrapper(
         "xargs",
@@ -66,15 +92,39 @@ const WRAPPERS: [Wrapper; 24] = [
         0,
         false,
     ),
-    wrapper("parallel", &["-j", "--jobs"], 0, false),
-    wrapper("watch", &["-n", "--interval"], 0, false),
-    wrapper("strace", &["-e", "-o", "-p", "-s"], 0, false),
-    wrapper("unshare", &[], 0, false),
-    wrapper("flock", &["-w", "--timeout"], 1, false),
+    wrapper("chrt", &["-T", "-P", "-D", "--sched-runtime", "--sched-period", "--sched-deadline"], 1, false),
+    wrapper("taskset", &[], 1, false),
+    wrapper("numactl", &["-i", "-N", "-m", "-C", "-l", "-p"], 0, false),
+    wrapper("prlimit", &[], 0, false),
+    wrapper("cpulimit", &["-l", "-e", "-p"], 0, false),
+    wrapper("setarch", &[], 0, false),
+    wrapper("linux32", &[], 0, false),
+    wrapper("linux64", &[], 0, false),
+    wrapper("strace", &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-a", "-S", "-I"], 0, false),
+    wrapper("ltrace", &["-e", "-o", "-p", "-s", "-u", "-n", "-l", "-x"], 0, false),
+    wrapper("valgrind", &[], 0, false),
+    wrapper("unshare", &["-S", "-G", "-R", "-w"], 0, false),
+    wrapper("nsenter", &["-t", "--target", "-S", "-G"], 0, false),
+    wrapper("fakeroot", &["-l", "-s", "-i", "-b"], 0, false),
+    wrapper("proot", &["-r", "-b", "-w", "-q"], 0, false),
+    wrapper("systemd-run", &["-u", "-p", "-t", "-M", "-H", "--unit", "--property"], 0, false),
+    wrapper("systemd-inhibit", &[], 0, false),
+    wrapper("dbus-run-session", &[], 0, false),
+    wrapper("ssh-agent", &["-a", "-t", "-P"], 0, false),
+    wrapper("xvfb-run", &["-n", "-s", "-e", "-f", "-p", "-w"], 0, false),
+    wrapper("flock", &["-w", "--timeout", "-E"], 1, false),
+    wrapper("entr", &[], 0, false),
+    wrapper("unbuffer", &[], 0, false),
+    wrapper("rlwrap", &[], 0, false),
+    wrapper("setuidgid", &[], 1, false),
     wrapper("busybox", &[], 0, false),
     wrapper("toybox", &[], 0, false),
-    wrapper("caffeinate", &["-t", "-w"], 0, true),
+    wrapper("npx", &["-p", "--package", "-c", "--call"], 0, false),
+    wrapper("bunx", &[], 0, false),
 ];
+
+/// Programs that begin so load the program that they are given.
+const LOADERS: [&str; 3] = ["ld-linux", "ld-musl", "ld.so"];
 
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash"];
 const SOURCING: [&str; 2] = ["source", "."];
@@ -90,8 +140,30 @@ pub(crate) fn inner(words: &[Word], depth: usize) -> Unwrapped {
     let Some(first) = words.first() else { return Unwrapped::Plain };
     let Some(program) = first.known() else { return Unwrapped::Unknown };
     let name = base_name(program);
+    let texts = told(words);
+    let own = run_by(name, words, depth, &texts);
+    if texts.is_empty() {
+        return own;
+    }
+    let mut all = Runs::default();
+    all.absorb(own);
+    texts.into_iter().for_each(|text| all.absorb(text_runs(text, depth)));
+    Unwrapped::Runs(all)
+}
+
+/// What a program runs by what it is, beside the texts that it is given.
+fn run_by(name: &str, words: &[Word], depth: usize, texts: &[Told]) -> Unwrapped {
     if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-        return wrapped(wrapper, &words[1..], depth);
+        // `flock FILE -c TEXT` runs no words.
+        let text_only = name == "flock" && !texts.is_empty();
+        return if text_only { Unwrapped::Plain } else { wrapped(wrapper, &words[1..], depth) };
+    }
+    if LOADERS.iter().any(|loader| name.starts_with(loader)) {
+        return wrapped(
+            &wrapper("ld.so", &["--library-path", "--preload", "--audit", "--argv0"], 0, false),
+            &words[1..],
+            depth,
+        );
     }
     if SHELLS.contains(&name) {
         return shell(&words[1..], depth);
@@ -105,7 +177,39 @@ pub(crate) fn inner(words: &[Word], depth: usize) -> Unwrapped {
             None => Unwrapped::Unknown,
         };
     }
-    if name == "find" { find(&words[1..], depth) } else { Unwrapped::Plain }
+    if name == "find" {
+        return find(&words[1..], depth);
+    }
+    if runs_nothing(words) { Unwrapped::Plain } else { within(words, depth) }
+}
+
+/// A program that is not known may run its arguments: no list of wrappers is complete. Where a shell or a wrapper is
+/// named among them and given something to run, that is looked at.
+fn within(words: &[Word], depth: usize) -> Unwrapped {
+    let runs = |word: &Word| {
+        let name = word.known().map_or("", base_name);
+        SHELLS.contains(&name) || name == "eval" || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+    };
+    let Some(at) = words.iter().skip(1).position(runs).map(|at| at + 1) else { return Unwrapped::Plain };
+    if words.len() == at + 1 {
+        return Unwrapped::Plain;
+    }
+    match runs_words(&words[at..], depth, false, Vec::new()) {
+        Unwrapped::Runs(runs) if runs.unseen || runs.commands.iter().any(|simple| simple.inner.is_some()) => {
+            Unwrapped::Runs(runs)
+        }
+        Unwrapped::Unknown => Unwrapped::Unknown,
+        _ => Unwrapped::Plain,
+    }
+}
+
+/// What a text runs that a command is given for that.
+pub(crate) fn text_runs(text: Told, depth: usize) -> Unwrapped {
+    match text {
+        Told::Script(word) => word.known().map_or(Unwrapped::Unknown, |script| script_runs(script, depth, false)),
+        Told::Words(words) => runs_words(&words, depth, false, Vec::new()),
+        Told::Unknown => Unwrapped::Unknown,
+    }
 }
 
 fn joined(words: &[Word]) -> Option<String> {
@@ -116,8 +220,8 @@ fn joined(words: &[Word]) -> Option<String> {
 fn script_runs(script: &str, depth: usize, transparent: bool) -> Unwrapped {
     match parse_at(script, depth + 1) {
         Some(parsed) => {
-            let Parsed { commands, redirects, opaque, unseen, evaluates } = parsed;
-            Unwrapped::Runs(Runs { commands, redirects, transparent, assigned: Vec::new(), opaque, unseen, evaluates })
+            let Parsed { commands, redirects, opaque, unseen, evaluated, .. } = parsed;
+            Unwrapped::Runs(Runs { commands, redirects, transparent, assigned: Vec::new(), opaque, unseen, evaluated })
         }
         None => Unwrapped::Unknown,
     }
@@ -125,8 +229,18 @@ fn script_runs(script: &str, depth: usize, transparent: bool) -> Unwrapped {
 
 fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
     let (mut at, mut assigned, mut leading) = (0, Vec::new(), wrapper.leading);
+    let mut beside = Runs::default();
     while let Some(word) = words.get(at) {
         let Some(text) = word.known() else {
+            if let Some((name, value)) = dynamic_assignment(wrapper, word) {
+                assigned.push(name.to_owned());
+                beside.evaluated.give(name, crate::evaluated::Text::of_word(&value));
+                if let Some(text) = of_variable(name, Some(&value)) {
+                    beside.absorb(text_runs(text, depth));
+                }
+                at += 1;
+                continue;
+            }
             // xargs {}, env "$X": what stands where the program should be is not known.
             return Unwrapped::Unknown;
         };
@@ -144,7 +258,12 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
         if text.len() > 1 && text.starts_with('-') {
             at += if wrapper.valued.contains(&text) { 2 } else { 1 };
         } else if matches!(wrapper.name, "env" | "sudo" | "doas") && text.contains('=') {
-            assigned.push(text.split('=').next().unwrap_or_default().to_owned());
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            assigned.push(name.to_owned());
+            beside.evaluated.give(name, crate::evaluated::Text::literal(value));
+            if let Some(text) = of_variable(name, Some(&Word::literal(value))) {
+                beside.absorb(text_runs(text, depth));
+            }
             at += 1;
         } else if leading > 0 {
             leading -= 1;
@@ -161,7 +280,18 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
         // What they read becomes further arguments.
         rest.push(Word { text: "{}".into(), dynamic: true, glob: false });
     }
-    runs_words(&rest, depth, wrapper.transparent, assigned)
+    let mut runs = runs_words(&rest, depth, wrapper.transparent, assigned);
+    if let Unwrapped::Runs(runs) = &mut runs {
+        runs.absorb(Unwrapped::Runs(beside));
+    }
+    runs
+}
+
+/// `env NAME="$x" program`.
+fn dynamic_assignment<'a>(wrapper: &Wrapper, word: &'a Word) -> Option<(&'a str, Word)> {
+    let (name, value) = word.text.split_once('=').filter(|_| matches!(wrapper.name, "env" | "sudo" | "doas"))?;
+    let plain = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    plain.then(|| (name, Word { text: value.to_owned(), ..word.clone() }))
 }
 
 /// The words are themselves a command.
@@ -171,17 +301,15 @@ fn runs_words(words: &[Word], depth: usize, transparent: bool, assigned: Vec<Str
     }
     let mut simple = Simple { words: words.to_vec(), ..Simple::default() };
     let mut outer = Runs { transparent, assigned, ..Runs::default() };
+    outer.evaluated.builtin(words);
     match inner(words, depth + 1) {
-        Unwrapped::Plain => {}
-        Unwrapped::Sourced => outer.opaque = true,
-        Unwrapped::Unknown => (outer.opaque, outer.unseen) = (true, true),
-        Unwrapped::Runs(runs) => {
-            let Runs { commands, redirects, transparent, assigned, opaque, unseen, evaluates } = runs;
-            (outer.redirects, outer.opaque, outer.unseen) = (redirects, opaque, unseen);
-            outer.evaluates = evaluates;
-            simple.assigned = assigned;
-            simple.inner = Some(Box::new(crate::command::Inner { commands, transparent }));
+        Unwrapped::Runs(mut runs) => {
+            simple.assigned = std::mem::take(&mut runs.assigned);
+            let (commands, transparent) = (std::mem::take(&mut runs.commands), runs.transparent);
+            simple.inner = Some(Box::new(Inner { commands, transparent }));
+            outer.absorb(Unwrapped::Runs(runs));
         }
+        other => outer.absorb(other),
     }
     outer.commands.push(simple);
     Unwrapped::Runs(outer)
@@ -216,7 +344,13 @@ fn shell(words: &[Word], depth: usize) -> Unwrapped {
                 at += 1;
             }
             return match words.get(at).map(Word::known) {
-                Some(Some(script)) => script_runs(script, depth, plain),
+                Some(Some(script)) => {
+                    let mut runs = script_runs(script, depth, plain);
+                    if let Unwrapped::Runs(runs) = &mut runs {
+                        words[at + 1..].iter().for_each(|word| runs.evaluated.positional(word));
+                    }
+                    runs
+                }
                 Some(None) => Unwrapped::Unknown,
                 None => Unwrapped::Plain,
             };
@@ -241,13 +375,7 @@ fn find(words: &[Word], depth: usize) -> Unwrapped {
         let run: Vec<Word> =
             rest[..end].iter().map(|word| if word.text == "{}" { Word::literal("{}") } else { word.clone() }).collect();
         match runs_words(&run, depth, false, Vec::new()) {
-            Unwrapped::Runs(runs) => {
-                all.commands.extend(runs.commands);
-                all.redirects.extend(runs.redirects);
-                all.opaque |= runs.opaque;
-                all.unseen |= runs.unseen;
-                all.evaluates |= runs.evaluates;
-            }
+            runs @ Unwrapped::Runs(_) => all.absorb(runs),
             Unwrapped::Plain | Unwrapped::Sourced | Unwrapped::Unknown => return Unwrapped::Unknown,
         }
     }

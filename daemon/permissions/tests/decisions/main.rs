@@ -4,6 +4,7 @@
 mod calls;
 mod corpus;
 mod properties;
+mod running;
 mod setting;
 mod sources;
 mod uncertain;
