@@ -51,7 +51,7 @@ mod proc_table;
 mod spool;
 
 pub use confine::Strength;
-pub use environment::{strip_secrets, tool_environment};
+pub use environment::tool_environment;
 pub use hosted::{About, Ended, Hosted, HostedSpec, Hosts, InputError, Output, Progress, Survivor};
 pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};

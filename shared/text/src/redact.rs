@@ -6,82 +6,14 @@
 
 use std::borrow::Cow;
 
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+use shapes::{LINES, NAMES, Of, SHAPES};
+
 /// Shortest value that is taken for a secret of its own; shorter ones stand in too much other text.
 pub const VALUE_BYTES_MIN: usize = 8;
-
-/// Kinds of characters of a token.
-#[derive(Clone, Copy)]
-enum Of {
-    /// Letters and digits.
-    Plain,
-    /// Also `-` and `_`.
-    Url,
-    /// Also `.`, `/`, `+` and `=`.
-    Any,
-    /// Capitals and digits.
-    Upper,
-}
-
-impl Of {
-    fn has(self, byte: u8) -> bool {
-        match self {
-            Self::Plain => byte.is_ascii_alphanumeric(),
-            Self::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'),
-            Self::Any => byte.is_ascii_alphanumeric() || b"-_./+=~".contains(&byte),
-            Self::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
-        }
-    }
-}
-
-/// What a token begins with, what follows, how many of that at least, and what it is called.
-const SHAPES: &[(&str, Of, usize, &str)] = &[
-    ("sk-ant-", Of::Url, 12, "Anthropic key"),
-    ("sk-or-", Of::Url, 16, "OpenRouter key"),
-    ("sk-", Of::Url, 20, "OpenAI key"),
-    ("github_pat_", Of::Url, 20, "GitHub token"),
-    ("ghp_", Of::Plain, 20, "GitHub token"),
-    ("gho_", Of::Plain, 20, "GitHub token"),
-    ("ghu_", Of::Plain, 20, "GitHub token"),
-    ("ghs_", Of::Plain, 20, "GitHub token"),
-    ("ghr_", Of::Plain, 20, "GitHub token"),
-    ("glpat-", Of::Url, 16, "GitLab token"),
-    ("AKIA", Of::Upper, 16, "AWS key id"),
-    ("ASIA", Of::Upper, 16, "AWS key id"),
-    ("AIza", Of::Url, 30, "Google key"),
-    ("ya29.", Of::Any, 20, "Google token"),
-    ("GOCSPX-", Of::Url, 16, "Google secret"),
-    ("xoxb-", Of::Url, 10, "Slack token"),
-    ("xoxp-", Of::Url, 10, "Slack token"),
-    ("xoxa-", Of::Url, 10, "Slack token"),
-    ("xoxr-", Of::Url, 10, "Slack token"),
-    ("xoxs-", Of::Url, 10, "Slack token"),
-    ("xapp-", Of::Url, 10, "Slack token"),
-    ("gsk_", Of::Plain, 20, "Groq key"),
-    ("xai-", Of::Url, 20, "xAI key"),
-    ("hf_", Of::Plain, 20, "Hugging Face token"),
-    ("npm_", Of::Plain, 30, "npm token"),
-    ("sk_live_", Of::Plain, 16, "Stripe key"),
-    ("rk_live_", Of::Plain, 16, "Stripe key"),
-];
-
-/// Names after which a value is a secret, in headers (`x-api-key: …`), assignments and JSON. Lower case.
-const NAMES: &[&str] = &[
-    "authorization",
-    "proxy-authorization",
-    "x-api-key",
-    "x-goog-api-key",
-    "api-key",
-    "api_key",
-    "apikey",
-    "access_token",
-    "refresh_token",
-    "id_token",
-    "client_secret",
-    "aws_secret_access_key",
-    "secretaccesskey",
-    "aws_session_token",
-    "password",
-];
 
 /// Shortest value after one of the names, in bytes.
 const NAMED_BYTES_MIN: usize = 8;
@@ -163,11 +95,10 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a text, taken whole, is a key of a known shape.
+/// Whether a text is or holds what looks like a secret: a key of a known shape, an address with a password, a header.
 #[must_use]
 pub fn looks_like_a_key(text: &str) -> bool {
-    let text = text.trim();
-    found(text.as_bytes(), 0).is_some_and(|(from, to, _)| from == 0 && to == text.len())
+    matches!(redact(text), Cow::Owned(_))
 }
 
 /// A secret that begins at `at`: what of it goes, and what it is. All borders are between ASCII characters.
@@ -178,18 +109,26 @@ fn found(bytes: &[u8], at: usize) -> Option<(usize, usize, &'static str)> {
         match rest.first()? {
             b'-' => return private_key(bytes, at),
             b'e' if rest.starts_with(b"eyJ") => return web_token(bytes, at),
+            byte if byte.is_ascii_digit() => return telegram(bytes, at),
             byte if byte.is_ascii_alphabetic() => {}
             _ => return None,
         }
         for (prefix, of, least, what) in SHAPES {
             if rest.starts_with(prefix.as_bytes()) {
                 let length = run(&rest[prefix.len()..], *of);
-                if length >= *least {
+                // Digits in a longer word are no key.
+                let ends =
+                    !matches!(of, Of::Hex) || !rest.get(prefix.len() + length).is_some_and(u8::is_ascii_alphanumeric);
+                if length >= *least && ends {
                     return Some((at, at + prefix.len() + length, what));
                 }
             }
         }
-        return bearer(bytes, at).or_else(|| named(bytes, at));
+        return bearer(bytes, at).or_else(|| named(bytes, at)).or_else(|| line(bytes, at));
+    }
+    // `DB_PASSWORD=…`
+    if bytes[at - 1] == b'_' && bytes[at].is_ascii_alphabetic() {
+        return named(bytes, at);
     }
     // `https://user:password@host`
     if bytes[at] == b':' && bytes[at..].starts_with(b"://") { password_of_url(bytes, at + 3) } else { None }
@@ -259,12 +198,36 @@ fn named(bytes: &[u8], at: usize) -> Option<(usize, usize, &'static str)> {
         }
         from += 1;
     }
-    let length = run(&bytes[from..], Of::Any);
-    if !separated || length < NAMED_BYTES_MIN {
-        // `authorization: Bearer …`: the second word is the secret, and is found by itself.
-        return None;
+    let mut length = run(&bytes[from..], Of::Any);
+    // `authorization: token …`: the second word is the secret.
+    let second = from + length + 1;
+    if separated && name.ends_with("authorization") && bytes.get(second - 1) == Some(&b' ') {
+        (from, length) = (second, run(&bytes[second..], Of::Any));
     }
-    Some((from, from + length, ""))
+    (separated && length >= NAMED_BYTES_MIN && !bytes[from..].starts_with(b"[redacted")).then_some((
+        from,
+        from + length,
+        "",
+    ))
+}
+
+/// `Cookie: a=b; c=d`, to the end of the line or of the text that it stands in.
+fn line(bytes: &[u8], at: usize) -> Option<(usize, usize, &'static str)> {
+    let name = LINES.iter().find(|name| starts_with_ignoring_case(&bytes[at..], name))?;
+    let colon = at + name.len();
+    let from = colon + 1 + bytes.get(colon + 1..)?.iter().take_while(|byte| **byte == b' ').count();
+    let length = bytes[from..].iter().take_while(|byte| !b"\r\n\"'".contains(byte)).count();
+    let value = &bytes[from..from + length];
+    (bytes[colon] == b':' && length >= NAMED_BYTES_MIN && value.contains(&b'=')).then_some((from, from + length, ""))
+}
+
+/// `123456789:AA…`, the token of a bot.
+fn telegram(bytes: &[u8], at: usize) -> Option<(usize, usize, &'static str)> {
+    const TOKEN_BYTES: usize = 35;
+    let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = bytes[at + digits..].strip_prefix(b":AA")?;
+    let to = at + digits + 1 + TOKEN_BYTES;
+    ((8..=10).contains(&digits) && run(rest, Of::Url) + 2 == TOKEN_BYTES).then_some((at, to, "Telegram token"))
 }
 
 fn password_of_url(bytes: &[u8], from: usize) -> Option<(usize, usize, &'static str)> {
@@ -274,80 +237,4 @@ fn password_of_url(bytes: &[u8], from: usize) -> Option<(usize, usize, &'static 
     let colon = authority[..at_sign].iter().position(|byte| *byte == b':')?;
     let (start, stop) = (from + colon + 1, from + at_sign);
     (stop > start && !bytes[start..stop].starts_with(b"[redacted")).then_some((start, stop, ""))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Put together here, so that no scanner takes this file for a leak.
-    fn key(prefix: &str, rest: &str) -> String {
-        format!("{prefix}{rest}")
-    }
-
-    #[test]
-    fn keys_of_known_shapes_go() {
-        let long = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0";
-        for (secret, what) in [
-            (key("sk-ant-", "api03-Abc_def-123456789012"), "Anthropic key"),
-            (key("sk-proj-", long), "OpenAI key"),
-            (key("sk-", long), "OpenAI key"),
-            (key("sk-or-v1-", long), "OpenRouter key"),
-            (key("ghp_", long), "GitHub token"),
-            (key("github_pat_", "11ABCDEFG0abcdefghijkl_mnop"), "GitHub token"),
-            (key("AKIA", "IOSFODNN7EXAMPLE"), "AWS key id"),
-            (key("AIza", "SyA1234567890abcdefghijklmnopqrstuv"), "Google key"),
-            (key("ya29.", long), "Google token"),
-            (key("xoxb-", "1234567890-abcdefghij"), "Slack token"),
-            (key("eyJ", "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_123"), "token"),
-            (key("-----BEGIN RSA PRIVATE", " KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"), "private key"),
-            (key("-----BEGIN PRIVATE", " KEY-----\nMIIE and no end"), "private key"),
-        ] {
-            let text = format!("before {secret}\n");
-            let shown = redact(&text);
-            assert!(shown.starts_with(&format!("before [redacted {what}]")), "{shown}");
-            assert!(!shown.contains(&secret[secret.len() - 6..]) || what == "private key", "{shown}");
-        }
-    }
-
-    #[test]
-    fn values_behind_their_names_go() {
-        for (text, wanted) in [
-            ("x-api-key: abcdef123456", "x-api-key: [redacted]"),
-            ("Authorization: Bearer abc.DEF-123456", "Authorization: Bearer [redacted]"),
-            ("{\"api_key\":\"abcdef123456\"}", "{\"api_key\":\"[redacted]\"}"),
-            ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted]"),
-            ("see https://me:hunter22@host/x", "see https://me:[redacted]@host/x"),
-            ("curl -u x 'password=correcthorse'", "curl -u x 'password=[redacted]'"),
-            ("é password: très-1234567", "é password: très-1234567"),
-        ] {
-            assert_eq!(redact(text), wanted);
-        }
-    }
-
-    #[test]
-    fn other_text_stays_as_it_is() {
-        for text in [
-            "",
-            "a task-force of sk-learn users, 100 % fine",
-            "the token is missing; set ANTHROPIC_API_KEY",
-            "basic understanding of authorization: see the manual",
-            "desk-ant-1234567890123456789",
-            "https://example.org:8080/path@x",
-            "eyJ is how they begin",
-            "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
-        ] {
-            assert!(matches!(redact(text), Cow::Borrowed(_)), "{text}: {}", redact(text));
-        }
-    }
-
-    #[test]
-    fn the_values_of_a_run_go_wherever_they_stand() {
-        let redactor = Redactor::knowing(["hunter2-and-more", "hunter2-and-more-still", "short", ""]);
-        assert_eq!(redactor.values("x=hunter2-and-more-still;hunter2-and-more"), "x=[redacted];[redacted]");
-        assert_eq!(redactor.values("short"), "short");
-        assert!(!format!("{redactor:?}").contains("hunter2"));
-        assert!(looks_like_a_key(&key("sk-ant-", "api03-Abc_def-123456789012")));
-        assert!(!looks_like_a_key("see sk-learn"));
-    }
 }
