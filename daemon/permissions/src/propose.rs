@@ -12,34 +12,9 @@ use crate::rule::{RuleSet, parse_rule};
 use crate::verdict::Verdict;
 use crate::words::Word;
 
-/// Programs whose next word says what they do, and how many such words there are.
-const SUBCOMMANDS: [(&str, usize); 20] = [
-    ("cargo", 1),
-    ("git", 1),
-    ("go", 1),
-    ("npm", 1),
-    ("pnpm", 1),
-    ("yarn", 1),
-    ("bun", 1),
-    ("deno", 1),
-    ("uv", 1),
-    ("pip", 1),
-    ("poetry", 1),
-    ("docker", 1),
-    ("kubectl", 1),
-    ("make", 1),
-    ("just", 1),
-    ("gradle", 1),
-    ("mvn", 1),
-    ("dotnet", 1),
-    ("cmake", 1),
-    ("bundle", 1),
-];
-
-/// Subcommands that run what the next word names, so that the next word belongs to the rule.
-const RUNNING: [&str; 6] = ["run", "exec", "x", "run-script", "compose", "tool"];
-
-/// The narrowest useful rule that would have allowed this call; `None` when no single rule would.
+/// The narrowest rule that would have allowed this call; `None` when no single rule would. Of a command, the very same
+/// words: whoever says yes to `npm run dev` or `git push origin main` has not said yes to what else begins so. Wider
+/// rules are for people to write.
 #[must_use]
 pub fn propose_rule(tool: &str, accesses: &[Access], project_root: &Path) -> Option<String> {
     // What a command names is allowed with the command.
@@ -101,22 +76,11 @@ fn command_rule(command: &str) -> Option<String> {
     if parsed.opaque || !parsed.redirects.is_empty() || !simple.assigned.is_empty() || simple.inner.is_some() {
         return None;
     }
-    let known: Option<Vec<&str>> = simple.words.iter().map(Word::known).collect();
-    // What is only known when it runs may stand among the arguments of a subcommand, but not in an exact rule.
-    let texts: Vec<&str> = simple.words.iter().map_while(Word::known).collect();
-    let (&program, rest) = texts.split_first()?;
-    let plain = |text: &&&str| {
-        !text.starts_with('-') && text.chars().all(|char| char.is_ascii_alphanumeric() || "-_:.".contains(char))
-    };
-    if let Some((_, count)) = SUBCOMMANDS.iter().find(|(name, _)| *name == program) {
-        let running = rest.first().is_some_and(|first| RUNNING.contains(first));
-        let wanted = if running { count + 1 } else { *count };
-        let subcommand: Vec<&str> = rest.iter().take(wanted).take_while(plain).copied().collect();
-        if subcommand.len() == wanted {
-            return Some(format!("shell({program} {} *)", subcommand.join(" ")));
-        }
+    let known: Vec<&str> = simple.words.iter().map(Word::known).collect::<Option<_>>()?;
+    if known.is_empty() {
+        return None;
     }
-    let exact: Vec<String> = known?.iter().map(|text| quoted(text)).collect();
+    let exact: Vec<String> = known.iter().map(|text| quoted(text)).collect();
     Some(format!("shell({})", exact.join(" ")))
 }
 

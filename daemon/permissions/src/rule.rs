@@ -6,6 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use mcode_config::effective::{PermissionRules, RuleSource, WrittenRule};
 
 use crate::matching::CommandPattern;
+use crate::names;
 use crate::paths::PathPattern;
 
 /// Longest rule in bytes.
@@ -172,7 +173,14 @@ pub(crate) fn parse_rule(text: &str, file: &str, line: usize, source: RuleSource
         "edit" => Subject::Edit,
         "shell" | "execute" => Subject::Shell,
         "network" => Subject::Network,
-        other => Subject::Tool(simple_glob(other)?),
+        other => {
+            let glob = simple_glob(other)?;
+            // A rule that speaks of nothing would be dropped without a word, and a deny rule with it.
+            if let Some(reason) = names::unknown(other, &glob) {
+                return Err(reason);
+            }
+            Subject::Tool(glob)
+        }
     };
     let pattern = pattern.map(|text| parse_pattern(&subject, text)).transpose()?;
     Ok(Rule { subject, pattern, text: trimmed.to_owned(), file: file.to_owned(), line, source })

@@ -234,7 +234,7 @@ fn d17_deny_beats_allow_and_always_means_no_more_than_was_seen() {
     let detached = stage.detach(&["--approve", "ask", "work"]);
     let first = stage.waiting("approvals");
     assert_eq!(first["arguments"]["command"], "npm run dev", "the denied call did not ask");
-    assert_eq!(first["proposed_rule"], "shell(npm run dev *)");
+    assert_eq!(first["proposed_rule"], "shell(npm run dev)");
     stage.mcode(&["approvals", "allow", "--always", &text(&first["approval_id"])]).ok();
     for wanted in ["npm run evil", "npm run dev; rm f.txt"] {
         let next = stage.waiting("approvals");

@@ -260,12 +260,39 @@ fn broken_rules_are_named_and_close_instead_of_open() {
 }
 
 #[test]
+fn a_rule_about_nothing_is_no_rule() {
+    let problem = |rule: &str| mcode_permissions::check_rule(rule).err();
+    for (rule, wanted) in [
+        ("shel(rm *)", "there is no tool and no category named 'shel'; did you mean 'shell'?"),
+        ("Bash(rm *)", "there is no tool and no category named 'Bash'; did you mean 'shell'?"),
+        ("View(**/.env)", "there is no tool and no category named 'View'; did you mean 'view'?"),
+        ("aply_patch", "there is no tool and no category named 'aply_patch'; did you mean 'apply_patch'?"),
+        ("exeute", "there is no tool and no category named 'exeute'; did you mean 'execute'?"),
+    ] {
+        assert_eq!(problem(rule).as_deref(), Some(wanted), "{rule}");
+    }
+    assert!(problem("zzzzzzzzzz").unwrap().contains("there are read, edit, "));
+    assert!(problem("zzz*").is_some());
+    for rule in ["shell", "web_fetch(a.org)", "mcp__db__*", "mcp__*", "*", "web_*", "agent", "network(*)"] {
+        assert_eq!(problem(rule), None, "{rule}");
+    }
+    // A deny rule that would be about nothing closes instead of opening, and an allow rule is left out.
+    for (allow, deny, wanted) in [("shell", "shel(rm *)", Ask), ("shel", "shell(x)", Ask), ("shell", "shell(x)", Allow)]
+    {
+        let (set, _) =
+            RuleSet::parse(&PermissionRules { allow: listed(&[allow]), ask: Vec::new(), deny: listed(&[deny]) });
+        assert_eq!(shell(&set, "ls", BUILD), wanted, "{allow} {deny}");
+    }
+}
+
+#[test]
 fn the_proposed_rule_allows_the_call_and_little_else() {
     let root = Path::new("/p");
     for (text, wanted) in [
-        ("cargo test -p x", Some("shell(cargo test *)")),
-        ("git push origin main", Some("shell(git push *)")),
-        ("npm run build", Some("shell(npm run build *)")),
+        ("cargo test -p x", Some("shell(cargo test -p x)")),
+        ("git push origin main", Some("shell(git push origin main)")),
+        ("npm run dev", Some("shell(npm run dev)")),
+        ("cargo test $X", None),
         ("ls -la", Some("shell(ls -la)")),
         ("rm -rf x", Some("shell(rm -rf x)")),
         ("echo '*' \"a b\"", Some("shell(echo \\* a\\ b)")),
@@ -282,7 +309,9 @@ fn the_proposed_rule_allows_the_call_and_little_else() {
         assert_eq!(proposed.as_deref(), wanted, "{text}");
         if let Some(rule) = proposed {
             assert_eq!(shell(&rules(&[&rule], &[], &[]), text, BUILD), Allow, "{text}");
-            assert_eq!(shell(&rules(&[&rule], &[], &[]), "rm -rf /", BUILD), Ask, "{text}");
+            for other in ["rm -rf /", "npm run evil", "npm run dev; rm x", "npm run dev x", "git push origin main -f"] {
+                assert_eq!(shell(&rules(&[&rule], &[], &[]), other, BUILD), Ask, "{text} | {other}");
+            }
         }
     }
     for path in ["/p/src/a.rs", "/p/a[1]*.rs", "/q/{x}"] {
