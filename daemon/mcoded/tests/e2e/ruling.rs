@@ -70,6 +70,28 @@ fn rules_are_added_and_removed_and_comments_stay() {
 }
 
 #[test]
+fn a_rule_about_no_tool_is_told_and_a_deny_rule_of_that_kind_closes() {
+    let rules = "[permissions]\nallow = [\"shell\"]\ndeny = [\"shel(rm *)\"]\n";
+    let stage = Stage::configured(Script::new(), rules);
+    let listed = stage.mcode(&["permissions", "list"]).ok().stdout;
+    assert!(listed.contains("did you mean 'shell'?"), "{listed}");
+    let explained = stage.json(&["permissions", "explain", "shell", "rm x"]);
+    assert_eq!(explained["verdict"], "ask", "{explained}");
+    assert!(text(&explained["why"]).contains("did you mean 'shell'?"), "{explained}");
+    let added = stage.mcode(&["permissions", "add", "deny", "Bash(rm *)"]);
+    assert_eq!(added.code, 2, "{added:#?}");
+    assert!(added.stderr.contains("did you mean 'shell'?"), "{added:#?}");
+    // Every tool that this daemon has may be spoken of.
+    let unknown = stage.mcode(&["permissions", "explain", "nosuch", "x"]);
+    let (_, tools) = unknown.stderr.split_once("the tools are: ").unwrap();
+    let tools: Vec<&str> = tools.lines().next().unwrap().split(", ").map(str::trim).collect();
+    assert!(tools.contains(&"shell"), "{tools:?}");
+    for tool in tools {
+        assert!(mcode_permissions::TOOL_NAMES.contains(&tool), "{tool}");
+    }
+}
+
+#[test]
 fn a_decision_is_explained_without_running_anything() {
     let stage = Stage::configured(
         Script::new(),

@@ -7,7 +7,7 @@ use mcode_config::effective::{PermissionRules, RuleSource, WrittenRule};
 use mcode_events::run::ApprovalPolicy;
 use mcode_permissions::{Access, Below, Category, Decision, Mode, RuleSet, Verdict};
 
-use crate::setting::{Setting, command, decide};
+use crate::setting::{BUILD, Setting, command, decide, rules, shell};
 
 /// Sets of rules that are made for each property.
 const SETS: u64 = 400;
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-const WORDS: [&str; 26] = [
+const WORDS: &[&str] = &[
     "cat",
     "rm",
     "git",
@@ -61,6 +61,34 @@ const WORDS: [&str; 26] = [
     "ls",
     "-la",
     "\"$(rm x)\"",
+    "x='a[$(rm x)]'",
+    "$((x))",
+    "[[ x -eq 1 ]]",
+    "read x",
+    "export",
+    "GIT_PAGER='rm x'",
+    "PS4='$(rm x)'",
+    "tar",
+    "--to-command='rm x'",
+    "-I",
+    "make",
+    "SHELL='rm x'",
+    "rebase",
+    "--exec='cat secret'",
+    "show",
+    "HEAD:secret",
+    "log",
+    "-p",
+    "--",
+    "mine",
+    "awk",
+    "'BEGIN{system(\"rm x\")}'",
+    "sqlite3",
+    "'.shell rm x'",
+    "watch",
+    "trap",
+    "alias",
+    "crontab",
 ];
 const JOINTS: [&str; 10] = [" ", " ", " ", " ", " && ", "; ", " | ", " > ", " < ", "\n"];
 const SUBJECTS: [&str; 10] =
@@ -99,10 +127,10 @@ fn some_rules(dice: &mut Dice) -> PermissionRules {
 }
 
 fn text(dice: &mut Dice) -> String {
-    let mut text = String::from(dice.one_of(&WORDS));
+    let mut text = String::from(dice.one_of(WORDS));
     for _ in 0..dice.below(7) {
         text.push_str(dice.one_of(&JOINTS));
-        text.push_str(dice.one_of(&WORDS));
+        text.push_str(dice.one_of(WORDS));
     }
     text
 }
@@ -198,4 +226,104 @@ fn adding_an_allow_never_turns_a_deny_into_anything_else() {
             assert!(is.verdict <= was.verdict, "{what}\n{was:?}\n{is:?}");
         },
     );
+}
+
+/// Commands that can not be known before they run, and those of which an option runs another.
+const UNKNOWN: [&str; 16] = [
+    "eval \"$x\"",
+    "cat 'unfinished",
+    "x='a[$(id)]'; echo $((x))",
+    "[[ -v 'a[$(id)]' ]]",
+    "read x < f; [[ $x -gt 1 ]]",
+    "unset 'a[$(id)]'",
+    "tar -xf a --to-command=\"$x\"",
+    "tar -cf a --checkpoint-action=exec=id b",
+    "split --filter=id f",
+    "git rebase -x id main",
+    "git -c core.pager=id log",
+    "GIT_PAGER=id git log",
+    "LD_PRELOAD=x ls",
+    "make SHELL=id",
+    "awk 'BEGIN{system(\"id\")}'",
+    "sqlite3 a '.shell id'",
+];
+
+#[test]
+fn adding_an_allow_for_another_command_never_allows_what_is_not_known() {
+    let patterns = ["ls *", "cargo test *", "echo *", "id", "cat *", "git log *", "git status", "npm run x", "a * b"];
+    for text in UNKNOWN {
+        let none = RuleSet::default();
+        assert_eq!(decide(&none, "shell", Category::Execute, &[command(text)], BUILD).verdict, Verdict::Ask, "{text}");
+        for pattern in patterns {
+            let rule = format!("shell({pattern})");
+            let verdict = shell(&rules(&[&rule], &[], &[]), text, BUILD);
+            assert_eq!(verdict, Verdict::Ask, "{rule} | {text}");
+        }
+        // Nor does a rule about the program, beside one that denies something.
+        let program = text.split([' ', ';']).find(|word| !word.contains('=')).unwrap();
+        let both = rules(&[&format!("shell({program} *)"), "shell(id)"], &[], &["shell(rm *)"]);
+        assert!(shell(&both, text, BUILD) >= Verdict::Ask, "{program} | {text}");
+    }
+}
+
+/// Ways to run a command, with `{}` in its place and `[]` where it stands as one word.
+const WRAPPERS: [&str; 34] = [
+    "sudo {}",
+    "env A=b {}",
+    "nice -n 5 {}",
+    "timeout 5 {}",
+    "sh -c []",
+    "bash -lc []",
+    "eval []",
+    "xargs {}",
+    "find . -exec {} \\;",
+    "flock f {}",
+    "flock f -c []",
+    "watch []",
+    "setsid {}",
+    "taskset 1 {}",
+    "chrt 1 {}",
+    "strace -f {}",
+    "unshare -r {}",
+    "systemd-run {}",
+    "su -c []",
+    "script -qc [] f",
+    "ssh h []",
+    "trap [] EXIT",
+    "split --filter=[] f",
+    "tar -xf a --to-command=[]",
+    "tar -cf a --checkpoint-action=exec=[] b",
+    "git rebase -x [] main",
+    "git submodule foreach []",
+    "git bisect run {}",
+    "git -c core.pager=[] log",
+    "git -c alias.x=!\"\"[] x",
+    "GIT_PAGER=[] git log",
+    "rsync -e [] a b",
+    "unknown-wrapper --flag sh -c []",
+    "unknown-wrapper {}",
+];
+
+#[test]
+fn a_wrapper_never_widens() {
+    let commands = ["rm -rf x", "git push", "cat secret", "ls", "cargo test", "touch out", "curl a.org"];
+    let sets = [
+        rules(&["shell"], &[], &["shell(rm *)", "shell(git push *)", "view(secret)"]),
+        rules(&["shell(ls *)", "shell(cargo test *)"], &["shell(curl *)"], &["shell(rm *)"]),
+        rules(&["shell(ls *)", "shell(git log *)", "shell(tar *)", "shell(git *)"], &[], &[]),
+    ];
+    for (number, set) in sets.iter().enumerate() {
+        for text in commands {
+            let bare = shell(set, text, BUILD);
+            for wrapper in WRAPPERS {
+                let wrapped = wrapper.replace("{}", text).replace("[]", &format!("'{text}'"));
+                // What a rule allows by the wrapper's own name it allows: `git *` speaks of `git bisect` itself.
+                let is = shell(set, &wrapped, BUILD);
+                assert!(is >= bare, "set {number}: {text} is {bare:?}, {wrapped} is {is:?}");
+                let twice = format!("sh -c \"{}\"", wrapped.replace('"', "\\\""));
+                let is = shell(set, &twice, BUILD);
+                assert!(is >= bare, "set {number}: {text} is {bare:?}, {twice} is {is:?}");
+            }
+        }
+    }
 }
