@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use tree_sitter::{Node, Parser, Tree};
 
-use crate::evaluated::Evaluated;
+use crate::evaluated::{Evaluated, Text};
+use crate::numeric::is_numeric;
 use crate::texts::of_variable;
 use crate::unwrap::{self, Runs};
 pub use crate::words::Word;
@@ -145,6 +146,13 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
     if node.kind() == "variable_assignment" {
         variable(node, source, parsed, depth);
     }
+    // The grammar does not look into all places where the shell does: ${x:-`id`}.
+    if matches!(node.kind(), "word" | "regex" | "string_content" | "extglob_pattern" | "heredoc_content")
+        && node.child_count() == 0
+        && substitutes(text(node, source)?)
+    {
+        (parsed.opaque, parsed.unseen) = (true, true);
+    }
     match node.kind() {
         "command" => {
             let simple = simple(node, source)?;
@@ -164,9 +172,11 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
             parsed.commands.push(Simple { words, ..Simple::default() });
         }
         "function_definition" => {
-            parsed
-                .functions
-                .extend(node.child_by_field_name("name").and_then(|name| text(name, source)).map(str::to_owned));
+            let name = text(node.child_by_field_name("name")?, source)?;
+            if is_numeric(name) {
+                parsed.evaluated.evaluate(Text::Unknown);
+            }
+            parsed.functions.push(name.to_owned());
         }
         "variable_assignment" if !matches!(node.parent()?.kind(), "command" | "declaration_command") => {
             let (assigned, values) = (vec![assigned_name(node, source)?], assigned_value(node, source));
@@ -179,9 +189,35 @@ fn collect(node: Node<'_>, source: &str, parsed: &mut Parsed, depth: usize) -> O
             }
         }
         "file_redirect" => redirect(node, source, parsed)?,
+        "heredoc_redirect" if expands(node, source) => (parsed.opaque, parsed.unseen) = (true, true),
         _ => {}
     }
     Some(())
+}
+
+/// Whether a here-document holds a substitution in backticks, which the grammar does not see.
+fn expands(node: Node<'_>, source: &str) -> bool {
+    let part = |wanted: &str| {
+        let mut cursor = node.walk();
+        let found = node.children(&mut cursor).find(|child| child.kind() == wanted);
+        found.and_then(|child| text(child, source)).unwrap_or_default()
+    };
+    let quoted = part("heredoc_start").contains(['\'', '"', '\\']);
+    !quoted && substitutes(&part("heredoc_body").replace('$', " "))
+}
+
+/// Whether text holds the beginning of a substitution that is not escaped.
+fn substitutes(text: &str) -> bool {
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => drop(chars.next()),
+            '`' => return true,
+            '$' if matches!(chars.peek(), Some('(' | '{')) => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// What the value of a variable has run, as `GIT_PAGER=…` does.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
+use crate::numeric::gives_number;
 use crate::words::Word;
 
 /// What a text may hold when it is evaluated.
@@ -29,7 +30,7 @@ impl Default for Text {
 
 impl Text {
     fn name(name: &str) -> Self {
-        Self::Names(BTreeSet::from([name.to_owned()]))
+        Self::Names(BTreeSet::from([plain(name).to_owned()]))
     }
 
     fn add(&mut self, other: Self) {
@@ -55,6 +56,9 @@ impl Text {
             let replaced = word.glob && word.text.contains(['*', '?']);
             return if replaced { Self::Unknown } else { Self::literal(&word.text) };
         }
+        if !word.text.contains('$') {
+            return Self::Unknown;
+        }
         // `$name` and `${name}` among plain text.
         let mut parts = word.text.split('$');
         let mut text = Self::literal(parts.next().unwrap_or_default());
@@ -71,6 +75,11 @@ impl Text {
     }
 }
 
+/// All arguments of functions and scripts (`$1`, `$*`) are one variable here.
+fn plain(name: &str) -> &str {
+    if name == "*" || name.chars().all(|char| char.is_ascii_digit()) { "@" } else { name }
+}
+
 fn is_name_start(char: char) -> bool {
     char.is_ascii_alphabetic() || char == '_'
 }
@@ -84,7 +93,7 @@ pub(crate) struct Evaluated {
 
 impl Evaluated {
     pub(crate) fn give(&mut self, name: &str, text: Text) {
-        self.given.entry(name.to_owned()).or_default().add(text);
+        self.given.entry(plain(name).to_owned()).or_default().add(text);
     }
 
     pub(crate) fn evaluate(&mut self, text: Text) {
@@ -135,6 +144,13 @@ impl Evaluated {
                     self.evaluate(if all { Text::default() } else { value(index, source) });
                 }
             }
+            // In `${x:+$((y))}` the grammar takes it for commands.
+            "command_substitution" => {
+                if let Some(inside) = text(node, source).strip_prefix("$((") {
+                    let inside = inside.trim_end_matches(')').to_owned();
+                    self.evaluate(Text::of_word(&Word { dynamic: inside.contains('$'), text: inside, glob: false }));
+                }
+            }
             "expansion" => self.expansion(node, source),
             "variable_assignment" => self.assignment(node, source),
             "for_statement" => {
@@ -158,6 +174,13 @@ impl Evaluated {
         let options = declared.map_or("", |parent| text(parent, source));
         let option =
             |letter: char| options.split_whitespace().any(|word| word.starts_with(['-', '+']) && word.contains(letter));
+        if let Some(array) = node.child_by_field_name("value").filter(|value| value.kind() == "array") {
+            let mut cursor = array.walk();
+            array.named_children(&mut cursor).for_each(|element| self.index(text(element, source)));
+        }
+        if INTEGERS.contains(&name) {
+            self.evaluate(given.clone());
+        }
         // `declare -n x='a[…]'` makes every `$x` a subscript, `declare -i x` evaluates whatever it is given.
         if option('n') {
             self.evaluate(given.clone());
@@ -168,18 +191,27 @@ impl Evaluated {
         self.give(name, given);
     }
 
+    /// The subscript of an element: `a=([x]=1)`.
+    fn index(&mut self, element: &str) {
+        if let Some((index, _)) = element.strip_prefix('[').and_then(|rest| rest.split_once("]=")) {
+            self.evaluate(Text::of_word(&Word::unquote(index)));
+        }
+    }
+
     fn expansion(&mut self, node: Node<'_>, source: &str) {
         let whole = text(node, source);
         let inside = whole.strip_prefix("${").unwrap_or(whole);
-        let named = || inside.trim_start_matches('!').split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-        let name = named().next().unwrap_or_default();
-        let rest = inside.trim_start_matches('!').strip_prefix(name).unwrap_or_default();
+        let direct = inside.trim_start_matches(['!', '#']);
+        let end = direct.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(direct.len());
+        let end = if direct.starts_with(['@', '*']) { 1 } else { end };
+        let (name, rest) = direct.split_at(end);
         if let Some(after) = inside.strip_prefix('!') {
             // `${!a[@]}` and `${!prefix*}` give names; `${!x}` looks up what `x` holds, subscript and all.
             let names = rest.starts_with("[@]") || rest.starts_with("[*]") || rest == "*}" || rest == "@}";
             self.evaluate(if names || after == "}" { Text::default() } else { Text::name(name) });
         }
-        let operator = rest.strip_prefix(':').filter(|rest| !rest.starts_with(['-', '=', '+', '?']));
+        let after = if rest.starts_with('[') { rest.split_once(']').map_or("", |(_, after)| after) } else { rest };
+        let operator = after.strip_prefix(':').filter(|rest| !rest.starts_with(['-', '=', '+', '?']));
         if operator.is_some() {
             // `${x:offset:length}`
             let mut cursor = node.walk();
@@ -188,9 +220,9 @@ impl Evaluated {
         }
         if rest.rsplit(']').next().is_some_and(|rest| rest.starts_with("@P")) {
             // Expanded as a prompt is, with everything in it.
-            self.evaluate(Text::name(if name.is_empty() { "@" } else { name }));
+            self.evaluate(Text::name(name));
         }
-        if rest.starts_with(":=") || rest.starts_with('=') {
+        if after.starts_with(":=") || after.starts_with('=') {
             self.give(name, children(node, source));
         }
     }
@@ -209,7 +241,9 @@ impl Evaluated {
                 match child.kind() {
                     "test_operator" => {}
                     _ if !child.is_named() => {}
-                    "binary_expression" | "unary_expression" | "parenthesized_expression" => stack.push(child),
+                    "binary_expression" | "unary_expression" | "parenthesized_expression" if !compares => {
+                        stack.push(child);
+                    }
                     _ if compares || matches!(operator, "-v" | "-R") => self.evaluate(value(child, source)),
                     "simple_expansion" | "expansion" | "command_substitution" if single => {
                         self.evaluate(value(child, source));
@@ -223,6 +257,11 @@ impl Evaluated {
     /// What a builtin that is given names of variables does with them, or with expressions.
     pub(crate) fn builtin(&mut self, words: &[Word]) {
         let Some((program, words)) = words.split_first() else { return };
+        // `{a[x]}>file` puts a number into an element.
+        let opened = |word: &&Word| word.text.starts_with('{') && word.text.ends_with('}') && word.text.contains('[');
+        for word in words.iter().filter(opened) {
+            self.named(&Word { text: word.text[1..word.text.len() - 1].to_owned(), ..word.clone() });
+        }
         match program.text.as_str() {
             "let" => words.iter().for_each(|word| self.evaluate(Text::of_word(word))),
             "test" | "[" => self.test(words),
@@ -277,6 +316,9 @@ impl Evaluated {
         }
     }
 }
+
+/// Variables that the shell itself takes for numbers.
+const INTEGERS: [&str; 6] = ["OPTIND", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD"];
 
 /// A builtin that is given names of variables.
 struct Naming {
@@ -359,6 +401,13 @@ fn value(node: Node<'_>, source: &str) -> Text {
             "arithmetic_expansion" | "process_substitution" | "special_variable_name" | "number" => Text::default(),
             "expansion" if text.starts_with("${#") => Text::default(),
             "command_substitution" if gives_number(node, source) => Text::default(),
+            "concatenation" if text.starts_with('[') && text.contains("]=") => {
+                // An element of an array with its subscript.
+                let (index, element) = text[1..].split_once("]=").unwrap_or_default();
+                let mut both = Text::of_word(&Word::unquote(index));
+                both.add(Text::of_word(&Word::unquote(element)));
+                both
+            }
             "simple_expansion"
             | "expansion"
             | "subscript"
@@ -394,44 +443,4 @@ fn is_value(node: Node<'_>) -> bool {
     node.parent().is_some_and(|parent| {
         matches!(parent.kind(), "for_statement" | "array" | "concatenation" | "variable_assignment")
     })
-}
-
-/// Whether what a substitution gives is surely a number: the last program of it prints nothing else.
-fn gives_number(node: Node<'_>, source: &str) -> bool {
-    let mut node = node;
-    loop {
-        let count = node.named_child_count();
-        let inner = match node.kind() {
-            "redirected_statement" => node.child_by_field_name("body"),
-            "command" => break,
-            "pipeline" => count.checked_sub(1).and_then(|last| node.named_child(u32::try_from(last).ok()?)),
-            "command_substitution" if count == 1 => node.named_child(0),
-            _ => None,
-        };
-        let Some(inner) = inner else { return false };
-        node = inner;
-    }
-    let mut cursor = node.walk();
-    let words: Vec<Word> = node.named_children(&mut cursor).map(|child| Word::unquote(text(child, source))).collect();
-    let Some((program, rest)) = words.split_first() else { return false };
-    let options = || rest.iter().filter(|word| word.text.starts_with('-'));
-    let operands = rest.len() - options().count();
-    match program.known() {
-        Some("nproc" | "seq") => true,
-        Some("wc") => operands == 0,
-        Some("grep" | "egrep") => operands <= 2 && options().any(|word| word.text == "-c" || word.text == "-ic"),
-        Some("date") => {
-            rest.iter().all(|word| {
-                word.text.starts_with('+') && word.text[1..].chars().all(|char| "%sYmdHMSNju".contains(char))
-            }) && !rest.is_empty()
-        }
-        Some("id") => matches!(rest, [only] if matches!(only.text.as_str(), "-u" | "-g")),
-        Some("stat") => {
-            rest.iter().any(|word| matches!(word.text.as_str(), "%s" | "-c%s" | "-f%z" | "%z" | "--format=%s"))
-        }
-        Some("git") => {
-            rest.first().is_some_and(|word| word.text == "rev-list") && options().any(|word| word.text == "--count")
-        }
-        _ => false,
-    }
 }

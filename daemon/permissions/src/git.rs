@@ -237,7 +237,7 @@ pub(crate) fn shows(words: &[Word]) -> Shows {
 
 /// Whether this is the option or the beginning of it, which `git` takes for it where it is no option of its own.
 fn cut(text: &str, option: &str) -> bool {
-    const CUT_MIN: usize = 5;
+    const CUT_MIN: usize = 4;
     let name = text.split('=').next().unwrap_or(text);
     name == option || name.len() >= CUT_MIN && option.starts_with(name) && name != "--color"
 }
@@ -264,7 +264,10 @@ fn held_to(name: &str, rest: &[Word]) -> Shows {
                 || text.contains(['*', '?', '['])
         })
     };
-    let operands: Vec<&Word> = before.iter().filter(|word| !word.text.starts_with('-')).collect();
+    // `blame -L 1,5 FILE`: lines are no file.
+    let lines = |at: usize| at > 0 && before[at - 1].text == "-L";
+    let operands = before.iter().enumerate().filter(|(at, word)| !word.text.starts_with('-') && !lines(*at));
+    let operands: Vec<&Word> = operands.map(|(_, word)| word).collect();
     let of_tree = |word: &&Word| {
         let path = word.known().and_then(|text| text.rsplit_once(':')).map_or("", |(_, path)| path);
         !path.is_empty() && !path.starts_with(['/', '(', '!']) && !word.text.contains("^{/")

@@ -20,6 +20,7 @@ pub mod mentions;
 mod mode;
 mod names;
 mod naming;
+mod numeric;
 mod paths;
 mod programs;
 mod propose;

@@ -71,6 +71,14 @@ fn options(words: &[Word]) -> Vec<Found<'_>> {
     // `gcc-12`
     let plain = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.').trim_end_matches('-');
     let mut found = Vec::new();
+    // `tar cIf PROGRAM FILE`
+    let old =
+        |word: &&Word| !word.text.starts_with('-') && word.text.contains(['I', 'F']) && !word.text.contains(['.', '/']);
+    if name.ends_with("tar")
+        && let Some(option) = words.get(1).filter(old)
+    {
+        found.push(Found { option, told: Some(Told::Unknown) });
+    }
     for running in RUNNING.iter().filter(|it| it.programs.contains(&name) || it.programs.contains(&plain)) {
         let has = |wanted: &&str| words[1..].iter().any(|word| word.text == **wanted);
         if running.subcommands.is_empty() || running.subcommands.iter().any(has) {
@@ -86,9 +94,7 @@ fn of_running<'a>(running: &Running, words: &'a [Word]) -> Vec<Found<'a>> {
         let Some(value) = running.options.iter().find_map(|option| value_of(option, word)) else { continue };
         let value = value.or_else(|| words.get(at + 1).cloned());
         let told = match (running.takes, value) {
-            (Takes::File, Some(value)) if value.dynamic || matches!(value.text.as_str(), "-" | "/dev/stdin") => {
-                Some(Told::Unknown)
-            }
+            (Takes::File, Some(value)) if value.dynamic || is_input(&value.text) => Some(Told::Unknown),
             (Takes::File, _) => None,
             (Takes::Other, _) | (_, None) => Some(Told::Unknown),
             (Takes::Script, Some(value)) if HARMLESS_TEXTS.contains(&value.text.as_str()) => continue,
@@ -104,10 +110,15 @@ fn of_running<'a>(running: &Running, words: &'a [Word]) -> Vec<Found<'a>> {
     found
 }
 
+/// Whether a file is what a command is fed.
+pub(crate) fn is_input(file: &str) -> bool {
+    file == "-" || ["/dev/stdin", "/dev/fd/", "/proc/"].iter().any(|start| file.starts_with(start))
+}
+
 /// Whether a word is this option: `None` when it is not, `Some(None)` when its value is the next word. Long options may
-/// be cut, as far as they stay longer than most others, and short ones stand in bundles.
+/// be cut as GNU's can, and short ones stand in bundles.
 fn value_of(option: &str, word: &Word) -> Option<Option<Word>> {
-    const CUT_MIN: usize = 5;
+    const CUT_MIN: usize = 3;
     let text = word.text.as_str();
     let rest = |at: usize| Word { text: text[at..].to_owned(), ..word.clone() };
     if option.starts_with("--") || option.len() > 2 {

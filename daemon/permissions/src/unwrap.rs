@@ -2,8 +2,9 @@
 
 use crate::command::{Inner, Parsed, Redirect, Simple, parse_at};
 use crate::evaluated::Evaluated;
+use crate::readonly::bundled;
 use crate::runners::runs_nothing;
-use crate::texts::{Told, of_variable, told};
+use crate::texts::{Told, is_input, of_variable, told};
 use crate::words::Word;
 
 /// What a command runs in turn.
@@ -169,7 +170,8 @@ fn run_by(name: &str, words: &[Word], depth: usize, texts: &[Told]) -> Unwrapped
         return shell(&words[1..], depth);
     }
     if SOURCING.contains(&name) {
-        return if words.iter().all(|word| word.known().is_some()) { Unwrapped::Sourced } else { Unwrapped::Unknown };
+        let seen = |word: &Word| word.known().is_some_and(|file| !is_input(file));
+        return if words.iter().all(seen) { Unwrapped::Sourced } else { Unwrapped::Unknown };
     }
     if name == "eval" {
         return match joined(&words[1..]) {
@@ -231,7 +233,9 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
     let (mut at, mut assigned, mut leading) = (0, Vec::new(), wrapper.leading);
     let mut beside = Runs::default();
     while let Some(word) = words.get(at) {
-        let Some(text) = word.known() else {
+        // `xargs -I{}`
+        let option = word.text.starts_with('-') && !word.dynamic;
+        let Some(text) = word.known().or_else(|| option.then_some(word.text.as_str())) else {
             if let Some((name, value)) = dynamic_assignment(wrapper, word) {
                 assigned.push(name.to_owned());
                 beside.evaluated.give(name, crate::evaluated::Text::of_word(&value));
@@ -248,7 +252,7 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
             at += 1;
             break;
         }
-        if wrapper.name == "env" && (text == "-S" || text.starts_with("--split-string") || text.starts_with("-S")) {
+        if wrapper.name == "env" && (text.starts_with("--s") || !text.starts_with("--") && bundled(text, 'S')) {
             return Unwrapped::Unknown;
         }
         // `command -v x` only says where x is.
@@ -277,7 +281,15 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
         return Unwrapped::Plain;
     }
     if matches!(wrapper.name, "xargs" | "parallel") {
-        // What they read becomes further arguments.
+        // What they read becomes further arguments, and stands where `-I` says.
+        let replaced = words.windows(2).filter(|pair| pair[0].text == "-I").map(|pair| pair[1].text.as_str());
+        let stuck = words.iter().filter_map(|word| {
+            let text = word.text.as_str();
+            text.strip_prefix("-I").or(text.strip_prefix("-i")).or(text.strip_prefix("--replace="))
+        });
+        for mark in replaced.chain(stuck).filter(|mark| !mark.is_empty()) {
+            rest.iter_mut().filter(|word| word.text.contains(mark)).for_each(|word| word.dynamic = true);
+        }
         rest.push(Word { text: "{}".into(), dynamic: true, glob: false });
     }
     let mut runs = runs_words(&rest, depth, wrapper.transparent, assigned);
@@ -329,7 +341,7 @@ fn shell(words: &[Word], depth: usize) -> Unwrapped {
             continue;
         }
         let Some(flags) = text.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
-            return if text == "-" || text.starts_with('+') { Unwrapped::Unknown } else { Unwrapped::Plain };
+            return if text.starts_with('+') || is_input(text) { Unwrapped::Unknown } else { Unwrapped::Plain };
         };
         if flags == "-version" || flags == "-help" {
             return Unwrapped::Plain;
