@@ -201,8 +201,15 @@ pub(crate) const HARMLESS_TEXTS: &[&str] =
     &["ssh", "cat", "less", "less -R", "true", ":", "gzip", "pigz", "xz", "zstd", "bzip2", "zstdmt", "lz4"];
 
 /// Programs that take their commands from what they are fed, with the options that say they do something else.
-pub(crate) const FED: &[(&str, &[&str])] =
-    &[("at", &["-l", "-r", "-d", "-c", "-f", "-V"]), ("batch", &["-f", "-V"]), ("crontab", &["-l", "-r", "-V"])];
+pub(crate) const FED: &[(&str, &[&str])] = &[
+    ("at", &["-l", "-r", "-d", "-c", "-f", "-V"]),
+    ("batch", &["-f", "-V"]),
+    ("crontab", &["-l", "-r", "-V"]),
+    ("su", &["-c", "--c", "--session", "-V", "-h", "--help"]),
+    ("runuser", &["-c", "--c", "--session", "-u", "-V", "-h", "--help"]),
+    ("script", &["-c", "--c", "-V", "-h", "--help"]),
+    ("newgrp", &["-h", "--help"]),
+];
 
 /// What a variable does when it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +224,7 @@ pub(crate) enum Sets {
 
 /// Variables that make programs run something. A `*` at the end stands for anything. `PATH`, `LD_LIBRARY_PATH`,
 /// `NODE_OPTIONS` and the like are not here: whoever leads a program to other code runs a file as a script is run, and
-/// no rule about commands knows what is in a script. (No rule that allows covers them either: see `harmless_variable`.)
+/// no rule about commands knows what is in a script. Nor is `IFS`: a word that the shell splits counts as unknown anyway. (No rule that allows covers them either: see `harmless_variable`.)
 pub(crate) const VARIABLES: &[(&str, Sets)] = &[
     ("GIT_EXTERNAL_DIFF", Sets::Script),
     ("GIT_PAGER", Sets::Script),

@@ -73,7 +73,7 @@ const READERS: [(&str, bool); 48] = [
 const LEADING: [&str; 4] = ["HOME", "PWD", "OLDPWD", "CDPATH"];
 
 /// Why it is not known whether one of these rules speaks of the command; `None` when it is known, or no rule could.
-/// With `shielded`, files that rules forbid are out of the command's reach anyway.
+/// With `shielded`, files that rules forbid are out of the command's reach anyway; what `git` keeps of them is not.
 pub(crate) fn unknown_part(
     (command, cwd): (&str, &Path),
     parsed: Option<&Parsed>,

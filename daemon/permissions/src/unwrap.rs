@@ -127,7 +127,14 @@ const WRAPPERS: &[Wrapper] = &[
 /// Programs that begin so load the program that they are given.
 const LOADERS: [&str; 3] = ["ld-linux", "ld-musl", "ld.so"];
 
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash"];
+const SHELLS: [&str; 16] = [
+    "sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh", "yash", "oksh", "posh", "xonsh",
+    "nu",
+];
+/// Wrappers that run a shell when they are given no command: it takes what it is fed.
+const BARE: [&str; 8] = ["chroot", "unshare", "nsenter", "fakeroot", "proot", "setarch", "linux32", "linux64"];
+/// Options of `sudo` and `doas` that do the same.
+const BARE_OPTIONS: [&str; 4] = ["-s", "-i", "--shell", "--login"];
 const SOURCING: [&str; 2] = ["source", "."];
 const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
@@ -278,7 +285,9 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
     }
     let mut rest = words.get(at..).unwrap_or_default().to_vec();
     if rest.is_empty() {
-        return Unwrapped::Plain;
+        let shell = words.iter().any(|word| BARE_OPTIONS.contains(&word.text.as_str()));
+        let fed = BARE.contains(&wrapper.name) || matches!(wrapper.name, "sudo" | "doas") && shell;
+        return if fed { Unwrapped::Unknown } else { Unwrapped::Plain };
     }
     if matches!(wrapper.name, "xargs" | "parallel") {
         // What they read becomes further arguments, and stands where `-I` says.

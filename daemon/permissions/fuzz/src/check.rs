@@ -44,7 +44,7 @@ struct Sets {
 }
 
 static SETS: LazyLock<Sets> = LazyLock::new(|| {
-    let allow = ["shell(ls *)", "shell(git *)", "shell(cargo test *)", "shell(echo *)", "edit(out/**)"];
+    let allow = ["shell(ls *)", "shell(git *)", "shell(cargo test *)", "shell(echo *)", "shell(tar *)", "edit(out/**)"];
     Sets {
         plain: rules(&allow, &[], &[]),
         denied: rules(&allow, &[], &["shell(git push *)", "view(secret)", "edit(kept/**)"]),
@@ -73,8 +73,9 @@ pub fn check(data: &[u8]) {
             assert_eq!(decide(everything, &command, mode, policy), Verdict::Deny, "a denied tool ran");
         }
     }
-    // What can not be read is allowed by no rule about commands.
-    if parse(&command).is_none() {
+    // What can not be read, seen or foreseen is allowed by no rule about commands, and asks where something is denied.
+    if parse(&command).is_none_or(|parsed| parsed.unseen || parsed.evaluates) {
         assert_ne!(decide(plain, &command, Mode::Build, ApprovalPolicy::Ask), Verdict::Allow);
+        assert_ne!(decide(denied, &command, Mode::Build, ApprovalPolicy::All), Verdict::Allow);
     }
 }

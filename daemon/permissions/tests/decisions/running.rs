@@ -228,6 +228,8 @@ fn an_option_that_runs_something_is_judged_as_what_it_runs() {
         "mapfile -C 'git push' -c 1 a < x",
         "compgen -C 'git push'",
         "trap 'git push' EXIT",
+        "fish -c 'git push'",
+        "zsh -c 'git push'",
         "make SHELL='git push'",
         "make CC='git push;'",
         "xargs -I{} sh -c 'git push' < f",
@@ -279,6 +281,12 @@ fn what_is_run_in_a_way_that_can_not_be_seen_asks() {
         "bash /dev/stdin < f",
         "bash /proc/self/fd/0 < f",
         "source /dev/stdin < f",
+        "su < f",
+        "sudo -s < f",
+        "script -q x < f",
+        "chroot / < f",
+        "unshare -r < f",
+        "fish -c \"$x\"",
     ]);
 }
 
