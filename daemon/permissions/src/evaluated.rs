@@ -13,6 +13,10 @@ use tree_sitter::Node;
 use crate::numeric::gives_number;
 use crate::words::Word;
 
+/// Most nodes of the tree that are looked at for one value; a larger one counts as unknown. Values nest, so that without
+/// a bound the work would grow with the square of a command.
+const NODES_MAX: usize = 128;
+
 /// What a text may hold when it is evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Text {
@@ -390,7 +394,12 @@ fn value(node: Node<'_>, source: &str) -> Text {
     let mut whole = Text::default();
     // A stack of its own: hostile commands nest deeper than a thread's stack.
     let mut stack = vec![node];
+    let mut seen = 0;
     while let Some(node) = stack.pop() {
+        seen += 1;
+        if seen > NODES_MAX {
+            return Text::Unknown;
+        }
         let text = text(node, source);
         let part = match node.kind() {
             "word" | "extglob_pattern" if text.contains(['*', '?']) && is_value(node) => Text::Unknown,
