@@ -1,7 +1,7 @@
 //! Programs that run other programs: what do they run?
 
 use crate::command::{Inner, Parsed, Redirect, Simple, parse_at};
-use crate::evaluated::Evaluated;
+use crate::evaluated::{Evaluated, Text};
 use crate::readonly::bundled;
 use crate::runners::runs_nothing;
 use crate::texts::{Told, is_input, of_variable, told};
@@ -240,18 +240,18 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
     let (mut at, mut assigned, mut leading) = (0, Vec::new(), wrapper.leading);
     let mut beside = Runs::default();
     while let Some(word) = words.get(at) {
-        // `xargs -I{}`
-        let option = word.text.starts_with('-') && !word.dynamic;
-        let Some(text) = word.known().or_else(|| option.then_some(word.text.as_str())) else {
-            if let Some((name, value)) = dynamic_assignment(wrapper, word) {
-                assigned.push(name.to_owned());
-                beside.evaluated.give(name, crate::evaluated::Text::of_word(&value));
-                if let Some(text) = of_variable(name, Some(&value)) {
-                    beside.absorb(text_runs(text, depth));
-                }
-                at += 1;
-                continue;
+        // `xargs -I{}`: no list of braces.
+        let mark = matches!(wrapper.name, "xargs" | "parallel") && matches!(word.text.as_str(), "-I{}" | "-i{}");
+        if let Some((name, value)) = assignment(wrapper, word) {
+            assigned.push(name.to_owned());
+            beside.evaluated.give(name, Text::of_word(&value));
+            if let Some(text) = of_variable(name, Some(&value)) {
+                beside.absorb(text_runs(text, depth));
             }
+            at += 1;
+            continue;
+        }
+        let Some(text) = word.known().or_else(|| mark.then_some(word.text.as_str())) else {
             // xargs {}, env "$X": what stands where the program should be is not known.
             return Unwrapped::Unknown;
         };
@@ -268,14 +268,6 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
         }
         if text.len() > 1 && text.starts_with('-') {
             at += if wrapper.valued.contains(&text) { 2 } else { 1 };
-        } else if matches!(wrapper.name, "env" | "sudo" | "doas") && text.contains('=') {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            assigned.push(name.to_owned());
-            beside.evaluated.give(name, crate::evaluated::Text::literal(value));
-            if let Some(text) = of_variable(name, Some(&Word::literal(value))) {
-                beside.absorb(text_runs(text, depth));
-            }
-            at += 1;
         } else if leading > 0 {
             leading -= 1;
             at += 1;
@@ -290,15 +282,8 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
         return if fed { Unwrapped::Unknown } else { Unwrapped::Plain };
     }
     if matches!(wrapper.name, "xargs" | "parallel") {
-        // What they read becomes further arguments, and stands where `-I` says.
-        let replaced = words.windows(2).filter(|pair| pair[0].text == "-I").map(|pair| pair[1].text.as_str());
-        let stuck = words.iter().filter_map(|word| {
-            let text = word.text.as_str();
-            text.strip_prefix("-I").or(text.strip_prefix("-i")).or(text.strip_prefix("--replace="))
-        });
-        for mark in replaced.chain(stuck).filter(|mark| !mark.is_empty()) {
-            rest.iter_mut().filter(|word| word.text.contains(mark)).for_each(|word| word.dynamic = true);
-        }
+        // What they read becomes further arguments.
+        mark_replaced(words, &mut rest);
         rest.push(Word { text: "{}".into(), dynamic: true, glob: false });
     }
     let mut runs = runs_words(&rest, depth, wrapper.transparent, assigned);
@@ -308,10 +293,23 @@ fn wrapped(wrapper: &Wrapper, words: &[Word], depth: usize) -> Unwrapped {
     runs
 }
 
-/// `env NAME="$x" program`.
-fn dynamic_assignment<'a>(wrapper: &Wrapper, word: &'a Word) -> Option<(&'a str, Word)> {
+/// Marks the words that hold what `-I` says is to be replaced by what is read.
+fn mark_replaced(words: &[Word], rest: &mut [Word]) {
+    let apart = words.windows(2).filter(|pair| pair[0].text == "-I").map(|pair| pair[1].text.as_str());
+    let stuck = words.iter().filter_map(|word| {
+        let text = word.text.as_str();
+        text.strip_prefix("-I").or(text.strip_prefix("-i")).or(text.strip_prefix("--replace="))
+    });
+    for mark in apart.chain(stuck).filter(|mark| !mark.is_empty()) {
+        rest.iter_mut().filter(|word| word.text.contains(mark)).for_each(|word| word.dynamic = true);
+    }
+}
+
+/// `env NAME=value program`.
+fn assignment<'a>(wrapper: &Wrapper, word: &'a Word) -> Option<(&'a str, Word)> {
     let (name, value) = word.text.split_once('=').filter(|_| matches!(wrapper.name, "env" | "sudo" | "doas"))?;
-    let plain = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+    // A list of braces is more words than one, and so may be what a variable holds.
+    let plain = !name.starts_with('-') && word.known().is_some();
     plain.then(|| (name, Word { text: value.to_owned(), ..word.clone() }))
 }
 

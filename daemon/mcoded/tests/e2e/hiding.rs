@@ -64,17 +64,25 @@ fn which_variables_commands_do_not_get_is_told() {
     let mut stage = Stage::configured(Script::new(), "[permissions]\nenv = [\"GH_TOKEN\"]\n");
     stage.daemon.set("GH_TOKEN", "passed");
     stage.daemon.set("OTHER_TOKEN", "kept");
+    stage.daemon.set("DATABASE_URL", "postgres://app:s3cr3t@db/x");
+    stage.daemon.set("PLAIN_URL", "postgres://app@db/x");
+    stage.daemon.set("TMUX", "/tmp/tmux-1/default,1,0");
     let explained = stage.json(&["permissions", "explain", "shell", "ls"]);
     let names: Vec<String> = explained["withheld"].as_array().unwrap().iter().map(text).collect();
     assert!(names.contains(&"OTHER_TOKEN".to_owned()) && names.contains(&"ANTHROPIC_API_KEY".to_owned()), "{names:?}");
+    assert!(names.contains(&"DATABASE_URL".to_owned()) && names.contains(&"TMUX".to_owned()), "{names:?}");
+    assert!(!names.contains(&"PLAIN_URL".to_owned()), "{names:?}");
     assert!(!names.contains(&"GH_TOKEN".to_owned()) && !names.contains(&"PATH".to_owned()), "{names:?}");
     let doctor = stage.mcode(&["doctor"]).stdout;
     assert!(doctor.contains("OTHER_TOKEN") && !doctor.contains("kept"), "{doctor}");
-    stage.server.push(Reply::tool_calls([("shell", json!({"command": "echo got:$GH_TOKEN:$OTHER_TOKEN"}))]));
+    stage.server.push(Reply::tool_calls([(
+        "shell",
+        json!({"command": "echo got:$GH_TOKEN:$OTHER_TOKEN:$DATABASE_URL:$PLAIN_URL"}),
+    )]));
     stage.server.push(Reply::text("end"));
     stage.ask(&["--approve", "all", "look"]).ok();
     let (_, told, _) = stage.server.request(2).tool_results().pop().unwrap();
-    assert!(told.contains("got:passed:"), "{told}");
+    assert!(told.contains("got:passed:::postgres://app@db/x"), "{told}");
     assert!(!told.contains("kept"), "{told}");
 }
 
