@@ -11,14 +11,18 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod aside;
 pub mod confine;
+pub mod denied;
 pub mod environment;
 mod git;
+mod git_config;
 pub mod hosted;
 pub mod layout;
 mod listening;
 mod listing;
 pub mod marked;
+mod names;
 pub mod origin;
 pub mod policy;
 pub mod process;
@@ -51,6 +55,7 @@ mod proc_table;
 mod spool;
 
 pub use confine::Strength;
+pub use denied::Denied;
 pub use environment::{strip_secrets, tool_environment};
 pub use hosted::{About, Ended, Hosted, HostedSpec, Hosts, InputError, Output, Progress, Survivor};
 pub use layout::Grounds;
@@ -62,4 +67,4 @@ pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Sta
 pub use self_test::{self_test, self_test_in};
 pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
-pub use watch::Watch;
+pub use watch::{Change, Watch};

@@ -45,6 +45,8 @@ pub(super) struct Mounts {
     fixed: Vec<CString>,
     covered_folders: Vec<CString>,
     covered_files: Vec<CString>,
+    /// Those that lie in a writable folder: opening them fails, or what is written to them would be lost.
+    refused_files: Vec<CString>,
     covered: Vec<PathBuf>,
     /// Shared memory of the command's own: where, and with how much.
     shared: Option<(CString, CString)>,
@@ -64,6 +66,8 @@ impl Mounts {
         // A folder can be moved with what is fixed in it, unless something is mounted on it too.
         let mut pinned: Vec<&Path> = fixed
             .iter()
+            .copied()
+            .chain(policy.pinned.iter().map(AsRef::as_ref))
             .flat_map(|path| path.ancestors().skip(1))
             .filter(|folder| within(folder, &policy.write) && !policy.write.iter().any(|root| root == folder))
             .collect();
@@ -73,6 +77,8 @@ impl Mounts {
         let covered = policy.hidden.iter().chain(&policy.sockets).map(AsRef::as_ref);
         let covered: Vec<&Path> = covered.filter(|path: &&Path| path.exists() && !in_use(path)).collect();
         let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.iter().partition(|path| path.is_dir());
+        let (refused, files): (Vec<&Path>, Vec<&Path>) =
+            files.into_iter().partition(|path| within(path, &policy.write));
         let write = paths(&write)?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
@@ -85,6 +91,7 @@ impl Mounts {
             fixed: paths(&fixed)?,
             covered_folders: paths(&folders)?,
             covered_files: paths(&files)?,
+            refused_files: paths(&refused)?,
             covered: covered.into_iter().map(Path::to_path_buf).collect(),
             shared,
             offline: policy.network != Network::Allow,
@@ -100,7 +107,7 @@ impl Mounts {
         for (path, tree) in self.write.iter().zip(&mut self.trees) {
             *tree = gone_is_fine(rustix::mount::open_tree(CWD, path.as_c_str(), clone))?;
         }
-        read_only(c"/")?;
+        attach(c"/", libc::MOUNT_ATTR_RDONLY)?;
         if let Some((path, options)) = &self.shared {
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
             rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, options.as_c_str())?;
@@ -117,15 +124,18 @@ impl Mounts {
         for path in &self.fixed {
             // Whole: in a user namespace, what others mounted below can not be left out.
             if gone_is_fine(rustix::mount::mount_bind_recursive(path.as_c_str(), path.as_c_str()))?.is_some() {
-                read_only(path)?;
+                attach(path, libc::MOUNT_ATTR_RDONLY)?;
             }
         }
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         for path in &self.covered_folders {
             gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, c"size=4k,mode=0555"))?;
         }
-        for path in &self.covered_files {
+        for path in self.covered_files.iter().chain(&self.refused_files) {
             gone_is_fine(rustix::mount::mount_bind(c"/dev/null", path.as_c_str()))?;
+        }
+        for path in &self.refused_files {
+            gone_is_fine(attach(path, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV))?;
         }
         Ok(())
     }
@@ -178,10 +188,10 @@ fn put(file: &CStr, text: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a mount, and every one below it, read-only; its other attributes stay.
+/// Gives attributes to a mount and every one below it; its others stay.
 #[allow(unsafe_code)]
-fn read_only(path: &CStr) -> io::Result<()> {
-    let attributes = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+fn attach(path: &CStr, attributes: u64) -> rustix::io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_RECURSIVE;
     // SAFETY: the path is a C string and the attributes a structure of the size given; both outlive the call, which
     // only reads them.
@@ -195,7 +205,11 @@ fn read_only(path: &CStr) -> io::Result<()> {
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        return Ok(());
+    }
+    let number = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    Err(rustix::io::Errno::from_raw_os_error(number))
 }
 
 /// The kind of namespace that can be had, tried out in children that never run anything.

@@ -189,3 +189,38 @@ pub(crate) const FIXED: &[Try] = &[
          unshare -m sh -c 'umount .git/hooks; echo x > .git/hooks/new'",
     )),
 ];
+
+/// Deny rules on files of the project: see [`crate::stage::Stage::denied`].
+pub(crate) const DENIED: &[Try] = &[
+    shell("a denied file is read", "cat .env"),
+    shell("a script reads it", "sh ./read.sh"),
+    shell("make reads it", "make -s read"),
+    shell("a denied file deep below is read", "cat conf/deep/.env"),
+    shell("by a variable", "name=.e; cat ${name}nv"),
+    shell("by all names", "cat conf/* .e*"),
+    shell("a denied file by another name that was there", "cat another"),
+    shell("a denied file by a link that was there", "cat link"),
+    shell("a denied file by a link of its own", "ln -s .env mine-too; cat mine-too"),
+    shell("a denied file by a hard link of its own", "ln .env mine-too; cat mine-too"),
+    shell("a denied file is moved, then read", "mv .env moved; cat moved"),
+    shell("the folder above it is moved, then it is read", "mv conf moved; cat moved/key.pem moved/deep/.env"),
+    shell("the two names are exchanged", "mv conf/key.pem x; mv mine conf/key.pem; cat x"),
+    shell("a tree with it is copied", "cp -r conf other; cat other/key.pem other/deep/.env"),
+    shell("it is archived", "tar cf - .env conf | tar xOf -"),
+    shell("it is unmounted", "umount .env; umount -l conf/key.pem; cat .env conf/key.pem"),
+    python("python reads a denied file", "print(open(W + '/.env').read())"),
+    python(
+        "a descriptor of a denied file",
+        "print(open('/proc/self/fd/%d' % os.open(W + '/conf/key.pem', os.O_PATH)).read())",
+    ),
+    told(shell("a script changes what may not be changed", "sh ./write.sh")),
+    told(shell("make changes what may not be changed", "make -s write")),
+    told(shell("a denied file is overwritten", "echo x > .env")),
+    told(shell("a denied file is removed", "rm -f conf/key.pem")),
+    told(shell("another file takes its place", "cp mine x; mv -f x .env")),
+    told(shell("what may not be changed is changed", "echo x >> kept/file")),
+    told(shell("a file is made in a folder that may not be changed", "echo x > kept/new")),
+    told(shell("a folder that may not be changed is moved", "mv kept other; mkdir kept")),
+    told(shell("a file that may not be changed by another name", "echo x >> lock-too")),
+    told(shell("it is replaced", "cp mine x; mv -f x lock")),
+];
