@@ -150,10 +150,10 @@ impl RunPort {
             ..AuditEntry::new(AuditKind::Planted, if warning.moved { "moved" } else { "told" })
         };
         self.audit(entry).await?;
-        // The thread's, not the run's, which may have ended.
+        // Of no turn: the run may have ended, but whoever looks at it is told.
         let body = EventBody::Notice { level: "warning".to_owned(), text: warning.text };
         let (reply, answer) = oneshot::channel();
-        self.send(AgentSignal::Record { events: vec![NewEvent::of_thread(body)], reply }).await?;
+        self.send(AgentSignal::Record { events: vec![NewEvent::of_run(self.run_id, None, body)], reply }).await?;
         answer.await.map_err(|_| RecordError::Closed)?.map(drop)
     }
 

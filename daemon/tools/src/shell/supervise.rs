@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::clean::clean;
 use super::process::{End, Process, Stage};
@@ -14,6 +14,8 @@ use crate::port::ToolPort;
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 /// Most bytes that they get at once; what is beyond is not shown live.
 const LIVE_BYTES_MAX: usize = 8 * 1024;
+/// How long after a command's end nothing is taken to be left of it before that is looked at.
+const GONE_SOON: Duration = Duration::from_millis(20);
 /// Most characters of the last output in a notice.
 const NOTICE_CHARS_MAX: usize = 2000;
 /// Said of a command that nothing is heard of any more.
@@ -32,7 +34,11 @@ pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>, wa
         }
         if let Some(end) = process.end_of(&now) {
             live.show(&process, &*port);
-            if process.stage() < Stage::Lingering {
+            if process.stage() < Stage::Lingering && watched.is_some() {
+                // As a rule all of it is gone at once, and one look is enough.
+                if matches!(timeout(GONE_SOON, progress.wait_for(|now| now.gone)).await, Ok(Ok(_))) {
+                    continue;
+                }
                 settle(&process, &*port, watched.as_ref()).await;
             }
             process.advance(Stage::Lingering, end, Duration::from_millis(now.took_ms));
@@ -56,6 +62,7 @@ pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>, wa
     let took = Duration::from_millis(progress.borrow().took_ms);
     process.note_end(end.clone(), took);
     settle(&process, &*port, watched.as_ref()).await;
+    watched.iter().for_each(|watched| watched.ended());
     let notice = notice(&process, &end, watched.as_deref());
     port.process_exited(process.process_id, end.code(), end.words(), notice).await;
     process.advance(Stage::Gone, end, took);

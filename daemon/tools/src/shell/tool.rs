@@ -222,7 +222,10 @@ async fn start(
         let hosted = match hosts.start(spec).await {
             Ok(hosted) => hosted,
             // Nobody listens when the call was dropped.
-            Err(error) => return drop(tell.send(Err(spawn_failure(&error)))),
+            Err(error) => {
+                watched.iter().for_each(|watched| watched.ended());
+                return drop(tell.send(Err(spawn_failure(&error))));
+            }
         };
         let process = Arc::new(Process::new(process_id, tool_call_id, command, given, hosted, false));
         noting.insert(thread_id, Arc::clone(&process));

@@ -5,6 +5,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcode_ids::{ProcessId, ThreadId};
@@ -26,13 +27,20 @@ pub(super) struct Watched {
     record: Mutex<Option<PathBuf>>,
     settled: Mutex<Vec<Settled>>,
     /// The thread's temporary files are in use.
-    #[allow(dead_code, reason = "held for its drop")]
-    temp: TempUse,
+    temp: Option<TempUse>,
+    /// Nothing of the command runs any more, or it was not begun.
+    ended: AtomicBool,
 }
 
 impl Watched {
     pub(super) fn new(watch: Watch, aside: PathBuf, temp: TempUse) -> Self {
-        Self { watch, aside, record: Mutex::default(), settled: Mutex::default(), temp }
+        let ended = AtomicBool::new(false);
+        Self { watch, aside, record: Mutex::default(), settled: Mutex::default(), temp: Some(temp), ended }
+    }
+
+    /// There is nothing to watch any more, for any daemon.
+    pub(super) fn ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// Goes on watching a command of an earlier daemon, if that did.
@@ -74,8 +82,13 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         let record = self.record.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // It is not there when it could not be put down.
-        record.map(std::fs::remove_file);
+        match record {
+            // The daemon ends and leaves the command, with its folder, to the next.
+            Some(_) if !self.ended.load(Ordering::Relaxed) => self.temp.take().into_iter().for_each(std::mem::forget),
+            // It is not there when it could not be put down.
+            Some(record) => drop(std::fs::remove_file(record)),
+            None => {}
+        }
     }
 }
 
