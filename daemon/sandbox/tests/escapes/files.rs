@@ -177,10 +177,11 @@ pub(crate) const FIXED: &[Try] = &[
         "another folder in the place of one above it",
         "mv vendor v; mkdir -p vendor/sub/.git/hooks; echo x > vendor/sub/.git/hooks/pre-push",
     )),
-    told(shell(
-        "another common folder of a repository below",
-        "rm vendor/sub/.git/config; cp mine vendor/sub/.git/config",
-    )),
+    told(shell("other settings of a repository below", "rm vendor/sub/.git/config; cp mine vendor/sub/.git/config")),
+    told(shell("a hook where the settings say", "echo x > vendor/sub/own/pre-push")),
+    told(shell("another hook where the settings say", "echo x >> vendor/sub/own/post-merge")),
+    told(shell("the folder of hooks in the project is moved", "mv vendor/sub/own o; mkdir vendor/sub/own")),
+    told(shell("a program that the settings name", "echo x >> vendor/sub/tool.sh")),
     told(shell("unmount", "umount .git/hooks; umount -l .git/hooks; echo x > .git/hooks/new")),
     told(shell("mount again as writable", "mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new")),
     told(shell(
@@ -188,6 +189,19 @@ pub(crate) const FIXED: &[Try] = &[
         "unshare -Urm sh -c 'umount .git/hooks; mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new'; \
          unshare -m sh -c 'umount .git/hooks; echo x > .git/hooks/new'",
     )),
+];
+
+/// What is not there before, so that nothing can be fixed: it must not be there afterwards.
+pub(crate) const PLANTED: &[Try] = &[
+    shell("another common folder of a repository", "echo ../evil > .git/commondir"),
+    shell("another common folder of a repository below", "echo ../../../evil > vendor/sub/.git/commondir"),
+    shell("a link in the place of a common folder", "echo ../evil > x; ln -s ../x .git/commondir"),
+    shell("further settings that a repository includes", "printf '[core]\n\tfsmonitor = ./x\n' > vendor/sub/later"),
+    shell("a hook in a repository of its own", "git init -q new; echo x > new/.git/hooks/pre-push"),
+    shell(
+        "settings that run something in a repository of its own",
+        "git init -q other; git -C other config core.fsmonitor ./x",
+    ),
 ];
 
 /// Deny rules on files of the project: see [`crate::stage::Stage::denied`].

@@ -77,6 +77,11 @@ async fn nothing_fixed_is_changed() {
 }
 
 #[tokio::test]
+async fn nothing_planted_is_left_where_it_would_be_obeyed() {
+    all(files::PLANTED).await;
+}
+
+#[tokio::test]
 async fn what_deny_rules_name_is_neither_read_nor_changed() {
     tried(files::DENIED, true).await;
 }
@@ -99,7 +104,7 @@ async fn no_more_is_taken_than_was_given() {
 #[test]
 fn the_table_is_as_long_as_it_is_said_to_be() {
     let (of_files, of_system) = (
-        [files::WRITES, files::READS, files::FIXED, files::DENIED],
+        [files::WRITES, files::READS, files::FIXED, files::DENIED, files::PLANTED],
         [system::PROCESSES, system::NETWORK, system::QUOTAS],
     );
     let tables: Vec<&[Try]> = of_files.into_iter().chain(of_system).collect();
@@ -108,5 +113,5 @@ fn the_table_is_as_long_as_it_is_said_to_be() {
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count, "two tries have one name");
-    assert!(count >= 80, "{count} tries");
+    assert!(count >= 100, "{count} tries");
 }

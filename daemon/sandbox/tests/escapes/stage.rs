@@ -17,6 +17,9 @@ use mcode_sandbox::{CommandSpec, Denied, LocalRunner, Network, Policy, Quotas, W
 
 /// What no sandboxed command may print.
 pub(crate) const SECRET: &str = "s3cr3t-of-the-user";
+/// Settings of a repository that name things in the project, one of which is not there.
+const NAMING: &str = "[core]\n\tbare = false\n\thooksPath = own\n[include]\n\tpath = ../later\n\
+                      [filter \"f\"]\n\tclean = sh ./tool.sh %f\n";
 /// What a command prints when it did what it must not.
 const BROKEN: &str = "BROKEN";
 /// How long a signal may take to end a process.
@@ -102,6 +105,7 @@ impl Stage {
             "w/vendor/sub/.git/hooks",
             "w/vendor/sub/.git/objects",
             "w/vendor/sub/.git/refs",
+            "w/vendor/sub/own",
             "w/tmp",
             "w/conf/deep",
             "w/kept",
@@ -118,7 +122,9 @@ impl Stage {
             ("w/.git/hooks/pre-commit", "#!/bin/sh\n"),
             ("w/.mcode/config.toml", "model = \"a/b\"\n"),
             ("w/vendor/sub/.git/HEAD", "ref: refs/heads/main\n"),
-            ("w/vendor/sub/.git/config", "[core]\n\tbare = false\n"),
+            ("w/vendor/sub/.git/config", NAMING),
+            ("w/vendor/sub/own/post-merge", "true\n"),
+            ("w/vendor/sub/tool.sh", "cat\n"),
             ("out/file", "of the user\n"),
             ("out/dir/below", "of the user\n"),
             ("hid/secret", SECRET),
@@ -241,6 +247,12 @@ impl Stage {
             }
         };
         let (mut output, code) = self.output(argv, policy).await;
+        let told = watch.changes().into_iter().map(|change| change.path).collect();
+        if !bare {
+            // What was planted is moved aside when a command ends.
+            let settled = watch.settle(&self.path("aside"), &[]);
+            writeln!(output, "\nsettled: {settled:?}").unwrap();
+        }
         let after = self.seen(whole);
         if before != after {
             write!(output, "\nCHANGED\n{before}\nTO\n{after}").unwrap();
@@ -262,7 +274,6 @@ impl Stage {
         let heard = self.udp.recv(&mut [0; 64]).is_ok();
         let said = output.contains(SECRET) || output.contains(BROKEN);
         assert_eq!(self.sockets.len(), 2);
-        let told = watch.changes().into_iter().map(|change| change.path).collect();
         Outcome { harmed: before != after || ended || heard || said, told, output }
     }
 
@@ -279,6 +290,13 @@ impl Stage {
             "w/vendor/sub/.git/config",
             "w/kept",
             "w/lock",
+            "w/vendor/sub/own",
+            "w/vendor/sub/tool.sh",
+            "w/vendor/sub/later",
+            "w/.git/commondir",
+            "w/vendor/sub/.git/commondir",
+            "w/new/.git/hooks/pre-push",
+            "w/other/.git/config",
         ] {
             look(&self.path(name), &mut seen);
         }
