@@ -106,8 +106,13 @@ impl Policy {
     /// Fixes what git obeys in the repositories below the folders that are worked in. Looks at the disk, within bounds,
     /// and makes a missing folder for hooks.
     #[must_use]
-    pub fn with_repositories(mut self) -> Self {
+    pub fn with_repositories(self) -> Self {
         let found = Repositories::below(&self.projects);
+        self.with(&found)
+    }
+
+    /// The same for the repositories that were found.
+    pub(crate) fn with(mut self, found: &Repositories) -> Self {
         if !found.complete {
             tracing::debug!(folders = ?self.projects, "too much to search all of it for repositories");
         }
@@ -116,7 +121,7 @@ impl Policy {
             self.fixed.extend(obeyed(folder, &self.write));
             self.absent.extend(git_config::obeyed(folder, &self.write).absent);
         }
-        self.fixed.extend(found.pointers.into_iter().filter(|pointer| !pointer.is_symlink()));
+        self.fixed.extend(found.pointers.iter().filter(|pointer| !pointer.is_symlink()).cloned());
         self.fixed.sort();
         self.fixed.dedup();
         self

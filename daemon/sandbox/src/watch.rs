@@ -61,6 +61,19 @@ impl Watch {
     /// Looks at everything of this kind below the folders that the policy's command works in.
     #[must_use]
     pub fn begin(policy: &Policy) -> Self {
+        Self::among(policy, Repositories::below(&policy.projects))
+    }
+
+    /// [`Policy::with_repositories`] and [`Watch::begin`], with one search for both.
+    #[must_use]
+    pub fn over(policy: Policy) -> (Policy, Self) {
+        let found = Repositories::below(&policy.projects);
+        let policy = policy.with(&found);
+        let watch = Self::among(&policy, found);
+        (policy, watch)
+    }
+
+    fn among(policy: &Policy, repositories: Repositories) -> Self {
         let roots = policy.projects.clone();
         let below = roots.iter().map(|root| root.join(".git")).chain(policy.absent.iter().cloned());
         // What is fixed elsewhere, such as the repository of a work tree, may not be held everywhere.
@@ -74,7 +87,6 @@ impl Watch {
             folders: BTreeMap::new(),
             began: listing::shortly_before_now(),
         };
-        let repositories = Repositories::below(&watch.roots);
         let hooks = repositories.folders.iter().map(|folder| folder.join(HOOKS));
         let folders = repositories.folders.iter().cloned().chain(hooks);
         watch.folders = folders.filter_map(|folder| Some((folder.clone(), number_of_folder(&folder)?))).collect();

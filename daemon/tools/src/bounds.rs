@@ -279,9 +279,12 @@ impl CallBounds {
         let policy = tokio::task::spawn_blocking(move || {
             let temp = TempUse::begin(&this.bounds, this.thread)?;
             let policy = this.command_policy(&settings, wish).with_denied(this.denied());
+            let (policy, watch) = match this.reach.looking_only {
+                true => (policy.clone(), Watch::begin(&policy)),
+                false => Watch::over(policy),
+            };
             let lacks = this.lacks(&policy);
-            let watch = Box::new(Watch::begin(&policy));
-            Ok::<_, io::Error>(Hold::Held { policy: Box::new(policy), watch, temp, lacks })
+            Ok::<_, io::Error>(Hold::Held { policy: Box::new(policy), watch: Box::new(watch), temp, lacks })
         });
         policy.await.map_err(|error| error.to_string())?.map_err(|error| {
             format!("the folder for temporary files of commands can not be made: {error}; nothing was run")
@@ -304,7 +307,7 @@ impl CallBounds {
             },
         };
         let policy = Policy { network, ..self.grounds(settings, !self.reach.looking_only).policy() };
-        if self.reach.looking_only { policy.looking_only() } else { policy.with_repositories() }
+        if self.reach.looking_only { policy.looking_only() } else { policy }
     }
 
     /// The policy for the file tools.
