@@ -5,7 +5,8 @@
 //! outlive the daemon. Identity of a process is (pid, start time), so that a reused pid is never killed.
 //!
 //! A [`Policy`] says what a command may touch. [`Grounds`] make it from a project and the user's [`Settings`]; the
-//! kernel holds it, as far as [`self_test`] finds that it can; a [`Watch`] tells what could not be held. The table of
+//! kernel holds it, as far as [`self_test`] finds that it can; [`Denied`] adds what the user's deny rules stand for; a
+//! [`Watch`] tells what could not be held, and moves [`aside`] what was planted. The table of
 //! what is held by what is in `daemon/ARCHITECTURE.md`; `tests/escapes` tries each line of it. Reading order:
 //! [`policy`], [`layout`], `linux/mod.rs`. Absent on purpose: what may run (see `mcode-permissions`).
 
