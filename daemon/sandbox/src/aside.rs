@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::watch::{Change, Watch};
 
 /// Longest file that is copied when it can not be moved, because the folders are on different disks; in bytes.
+#[cfg(unix)]
 const COPIED_BYTES_MAX: u64 = 16 << 20;
 
 /// What became of a change.
