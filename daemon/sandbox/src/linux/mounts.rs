@@ -18,6 +18,9 @@ use crate::policy::{Network, Policy, SHARED_BYTES_MAX, holds, within};
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
 
+/// Most files of a hidden folder that are refused one by one.
+const SINGLY_MAX: usize = 256;
+
 /// Why a probe ends when all went well: nothing is to be run.
 const PROBED: i32 = libc::ECANCELED;
 
@@ -44,6 +47,9 @@ pub(super) struct Mounts {
     pinned: Vec<CString>,
     fixed: Vec<CString>,
     covered_folders: Vec<CString>,
+    /// Those that lie in a writable folder: looking a name up in them fails, or git would take what it knows there for
+    /// removed.
+    refused_folders: Vec<CString>,
     covered_files: Vec<CString>,
     /// Those that lie in a writable folder: opening them fails, or what is written to them would be lost.
     refused_files: Vec<CString>,
@@ -77,8 +83,17 @@ impl Mounts {
         let covered = policy.hidden.iter().chain(&policy.sockets).map(AsRef::as_ref);
         let covered: Vec<&Path> = covered.filter(|path: &&Path| path.exists() && !in_use(path)).collect();
         let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.iter().partition(|path| path.is_dir());
-        let (refused, files): (Vec<&Path>, Vec<&Path>) =
+        let (mut refused, files): (Vec<&Path>, Vec<&Path>) =
             files.into_iter().partition(|path| within(path, &policy.write));
+        let (mut refused_folders, folders): (Vec<&Path>, Vec<&Path>) =
+            folders.into_iter().partition(|path| within(path, &policy.write));
+        // Root looks names up wherever it likes, so the files themselves are refused to it.
+        let root = rustix::process::geteuid().is_root();
+        let singly: Vec<(&Path, Vec<PathBuf>)> =
+            refused_folders.iter().filter(|_| root).filter_map(|folder| Some((*folder, files_in(folder)?))).collect();
+        refused_folders.retain(|folder| !singly.iter().any(|(other, _)| other == folder));
+        refused.extend(singly.iter().flat_map(|(_, files)| files).map(PathBuf::as_path));
+        let fixed: Vec<&Path> = fixed.into_iter().chain(singly.iter().map(|(folder, _)| *folder)).collect();
         let write = paths(&write)?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
@@ -90,6 +105,7 @@ impl Mounts {
             pinned: paths(&pinned)?,
             fixed: paths(&fixed)?,
             covered_folders: paths(&folders)?,
+            refused_folders: paths(&refused_folders)?,
             covered_files: paths(&files)?,
             refused_files: paths(&refused)?,
             covered: covered.into_iter().map(Path::to_path_buf).collect(),
@@ -128,8 +144,12 @@ impl Mounts {
             }
         }
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        for path in &self.covered_folders {
-            gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, c"size=4k,mode=0555"))?;
+        for (paths, options) in
+            [(&self.covered_folders, c"size=4k,mode=0555"), (&self.refused_folders, c"size=4k,mode=0444")]
+        {
+            for path in paths {
+                gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, options))?;
+            }
         }
         for path in self.covered_files.iter().chain(&self.refused_files) {
             gone_is_fine(rustix::mount::mount_bind(c"/dev/null", path.as_c_str()))?;
@@ -167,6 +187,25 @@ impl Mounts {
         }
         Ok(())
     }
+}
+
+/// All files in a folder and below; `None` when there are too many to be refused one by one.
+fn files_in(folder: &Path) -> Option<Vec<PathBuf>> {
+    let (mut waiting, mut found) = (vec![folder.to_path_buf()], Vec::new());
+    while let Some(folder) = waiting.pop() {
+        for entry in folder.read_dir().ok()?.flatten() {
+            let kind = entry.file_type().ok()?;
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if !kind.is_symlink() {
+                found.push(entry.path());
+            }
+        }
+        if found.len() + waiting.len() > SINGLY_MAX {
+            return None;
+        }
+    }
+    Some(found)
 }
 
 fn shared_options() -> io::Result<CString> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mcode_sandbox::{Grounds, Network, Policy, Strength, Watch, self_test};
+use mcode_sandbox::{Denied, Grounds, Network, Policy, Strength, Watch, self_test};
 
 use crate::stage::Stage;
 
@@ -170,4 +170,40 @@ async fn a_link_to_hooks_that_is_replaced_is_told() {
     let script = format!("cd {}; mkdir h; echo x > h/pre-push; ln -sfn ../h .git/hooks", project.display());
     let (output, _) = Stage::new().shell(&script, Some(policy)).await;
     assert!(told(&watch).contains(&project.join(".git/hooks")), "{:?}: {output}", told(&watch));
+}
+
+#[tokio::test]
+async fn git_does_not_take_what_is_hidden_for_removed() {
+    let Strength::Enforced { namespaces, .. } = self_test().await else { panic!("no sandbox") };
+    for alone in [false, true] {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("temp")).unwrap();
+        let project = root.join("project");
+        repository(&project);
+        for name in ["keys/deep/k", "keys/l", "secret", "plain"] {
+            std::fs::create_dir_all(project.join(name).parent().unwrap()).unwrap();
+            std::fs::write(project.join(name), "of the user").unwrap();
+        }
+        git(&project, &["add", "-A"]);
+        git(&project, &["commit", "-q", "-m", "two"]);
+        let globs = ["keys/**", "secret"].map(|glob| format!("{}/{glob}", project.display()));
+        let denied = Denied::of(&globs, &[], std::slice::from_ref(&project), alone);
+        let mut policy = policy(&root, &project).with_denied(&denied);
+        policy.without_namespaces = alone;
+        let script = format!(
+            "cd {}; cat keys/l secret keys/deep/k; echo x > keys/new; echo x > keys/l; echo more > plain; git add -A; \
+             git add plain; git -c user.name=a -c user.email=a@b commit -qam three",
+            project.display()
+        );
+        let (output, _) = Stage::new().shell(&script, Some(policy)).await;
+        assert!(!output.contains("of the user"), "alone {alone}: {output}");
+        let known = Command::new("git").arg("-C").arg(&project).args(["ls-files"]).output().unwrap();
+        let known = String::from_utf8(known.stdout).unwrap();
+        assert!(["keys/deep/k", "keys/l", "secret"].iter().all(|name| known.contains(name)), "alone {alone}: {known}");
+        if namespaces && !alone {
+            assert!(!project.join("keys/new").exists(), "{output}");
+            assert_eq!(std::fs::read_to_string(project.join("keys/l")).unwrap(), "of the user", "{output}");
+        }
+    }
 }
