@@ -9,7 +9,7 @@ use mcode_events::event::EventBody;
 use mcode_events::run::{RunError, RunErrorKind, RunStatus};
 use mcode_events::tool::TaskItem;
 use mcode_ids::{ProcessId, ThreadId, ToolCallId, TurnId};
-use mcode_tools::port::StartedProcess;
+use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::shell::{Attending, BACKGROUND_AFTER_S, Process, ProcessTable, attend};
 use mcode_tools::{AskOutcome, ToolPort};
 use tokio_util::sync::CancellationToken;
@@ -24,14 +24,15 @@ use crate::port::RunPort;
 pub struct AdoptedPort {
     port: RunPort,
     live: LiveLane,
+    thread_id: ThreadId,
     tool_call_id: ToolCallId,
 }
 
 impl AdoptedPort {
     /// For the command of this call.
     #[must_use]
-    pub const fn new(port: RunPort, live: LiveLane, tool_call_id: ToolCallId) -> Self {
-        Self { port, live, tool_call_id }
+    pub const fn new(port: RunPort, live: LiveLane, thread_id: ThreadId, tool_call_id: ToolCallId) -> Self {
+        Self { port, live, thread_id, tool_call_id }
     }
 }
 
@@ -57,6 +58,12 @@ impl ToolPort for AdoptedPort {
     ) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let _ = self.port.process_exited(process_id, exit_code, reason, notice).await.is_ok();
+        })
+    }
+
+    fn warn(&self, warning: Warning) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _ = self.port.warn(warning, self.thread_id, self.tool_call_id).await.is_ok();
         })
     }
 

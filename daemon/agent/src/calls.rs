@@ -15,7 +15,7 @@ use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
 use mcode_ids::{ProcessId, QuestionId, ToolCallId, TurnId};
 use mcode_permissions::{Access, Verdict};
-use mcode_tools::port::StartedProcess;
+use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::{AskOutcome, CallBounds, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
@@ -52,7 +52,8 @@ impl Call {
 /// A call that may run beside others, or has to run alone.
 struct Planned {
     call: Call,
-    plan: Result<CallPlan, ToolFailure>,
+    /// With whether the kernel holds what deny rules name.
+    plan: Result<(CallPlan, bool), ToolFailure>,
 }
 
 impl Driver {
@@ -155,11 +156,13 @@ impl Driver {
             (None, Some((tool, spec))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
                 let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec);
+                let name = spec.name;
                 let looking = tokio::task::spawn_blocking(move || {
                     let mut plan = tool.plan(&arguments, &context)?;
                     // Before the rest, so that it is the reason that people are told.
                     plan.access.splice(..0, context.bounds.beyond(&plan.access));
-                    Ok(plan)
+                    let shielded = context.bounds.shields(name, &plan.access);
+                    Ok((plan, shielded))
                 });
                 tokio::select! {
                     plan = looking => plan.unwrap_or_else(|_| {
@@ -207,7 +210,7 @@ impl Driver {
 }
 
 fn is_parallel(planned: &Planned) -> bool {
-    planned.plan.as_ref().is_ok_and(|plan| plan.parallel)
+    planned.plan.as_ref().is_ok_and(|(plan, _)| plan.parallel)
 }
 
 /// One call from its plan to its result. Fails only when the run has to stop.
@@ -223,14 +226,14 @@ async fn run_one(
     if context.cancel.is_cancelled() {
         return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
     }
-    let plan = match plan {
+    let (plan, shielded) = match plan {
         Ok(plan) => plan,
         Err(failure) => return Ok(failed(id, failure)),
     };
     let Some((tool, spec)) = call.tool.clone() else {
         return Ok(ToolResult::text(id, ToolCallStatus::Failed, "there is no such tool"));
     };
-    if let Err(refusal) = permit(services, context, turn_id, &call, &spec, &plan).await? {
+    if let Err(refusal) = permit(services, context, turn_id, &call, &spec, (&plan, shielded)).await? {
         return Ok(refusal);
     }
     let granted = Some(plan.access.into());
@@ -382,10 +385,17 @@ impl ToolPort for CallPort {
         })
     }
 
+    fn warn(&self, warning: Warning) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _ = self.services.port.warn(warning, self.context.thread_id, self.tool_call_id).await.is_ok();
+        })
+    }
+
     fn may_read(&self, path: &std::path::Path) -> bool {
-        let access = [Access::ReadPath(path.to_path_buf())];
+        let names = std::iter::once(path.to_path_buf()).chain(self.bounds.original(path));
+        let access: Vec<Access> = names.map(Access::ReadPath).collect();
         self.bounds.may_read(path)
-            && decide(&self.services, &self.context, &self.spec, &access).verdict == Verdict::Allow
+            && decide(&self.services, &self.context, &self.spec, &access, false).verdict == Verdict::Allow
     }
 
     fn output(&self, text: &str) {

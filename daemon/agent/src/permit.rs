@@ -20,16 +20,16 @@ pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
 /// Most bytes of what a call touches in the record of permissions.
 const SUBJECT_BYTES_MAX: usize = 1024;
 
-/// `Ok(Err(result))` is a refusal that the model is told.
+/// `Ok(Err(result))` is a refusal that the model is told. `shielded` says that the kernel holds what deny rules name.
 pub(crate) async fn permit(
     services: &RunServices,
     context: &RunContext,
     turn_id: TurnId,
     call: &Call,
     spec: &ToolSpec,
-    plan: &CallPlan,
+    (plan, shielded): (&CallPlan, bool),
 ) -> Result<Result<(), ToolResult>, Stop> {
-    let decision = decide(services, context, spec, &plan.access);
+    let decision = decide(services, context, spec, &plan.access, shielded);
     let ask = decision.verdict == Verdict::Ask && context.options.interactive;
     let approval_id = ask.then(|| ApprovalId::from_uuid(services.ids.next()));
     let mut record = recorded(services, context, call, plan, &decision);

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use mcode_events::audit::AuditEntry;
+use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, NewEvent, Question};
 use mcode_events::run::{Delivery, QueuedInput};
 use mcode_events::state::ThreadState;
-use mcode_ids::{ProcessId, RunId, TurnId};
+use mcode_ids::{ProcessId, RunId, ThreadId, ToolCallId, TurnId};
+use mcode_text::truncate_middle;
+use mcode_tools::port::Warning;
 use tokio::sync::{mpsc, oneshot};
 
 /// Signals that may wait for the thread; more make the run wait.
 pub const SIGNALS_MAX: usize = 256;
+/// Most bytes of names of files in the record of permissions.
+const SUBJECT_BYTES_MAX: usize = 1024;
 
 /// A fact could not be recorded; the run has to end without further effects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,6 +129,32 @@ impl RunPort {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::Record { events, reply }).await?;
         answer.await.map_err(|_| RecordError::Closed)?
+    }
+
+    /// Tells people of files that a command should not have touched, and puts that into the record of permissions.
+    pub(crate) async fn warn(
+        &self,
+        warning: Warning,
+        thread_id: ThreadId,
+        tool_call_id: ToolCallId,
+    ) -> Result<(), RecordError> {
+        let entry = AuditEntry {
+            tool: "shell".to_owned(),
+            subject: truncate_middle(&warning.subject, SUBJECT_BYTES_MAX),
+            why: warning.text.clone(),
+            asker: "model".to_owned(),
+            answerer: "sandbox".to_owned(),
+            thread_id: Some(thread_id),
+            run_id: Some(self.run_id),
+            tool_call_id: Some(tool_call_id),
+            ..AuditEntry::new(AuditKind::Planted, if warning.moved { "moved" } else { "told" })
+        };
+        self.audit(entry).await?;
+        // Of no turn: the run may have ended, but whoever looks at it is told.
+        let body = EventBody::Notice { level: "warning".to_owned(), text: warning.text };
+        let (reply, answer) = oneshot::channel();
+        self.send(AgentSignal::Record { events: vec![NewEvent::of_run(self.run_id, None, body)], reply }).await?;
+        answer.await.map_err(|_| RecordError::Closed)?.map(drop)
     }
 
     /// The inputs that wait for this place; they are recorded as taken, with their messages.

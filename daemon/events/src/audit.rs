@@ -21,6 +21,8 @@ pub enum AuditKind {
     TrustAllowed,
     /// It is trusted no longer.
     TrustRevoked,
+    /// A command changed or made files that are obeyed outside its sandbox.
+    Planted,
     /// Somebody who may not, wanted to answer an approval or to change rules or trust.
     Refused,
 }
@@ -36,6 +38,7 @@ impl AuditKind {
             Self::RuleRemoved => "rule_removed",
             Self::TrustAllowed => "trust_allowed",
             Self::TrustRevoked => "trust_revoked",
+            Self::Planted => "planted",
             Self::Refused => "refused",
         }
     }
@@ -46,7 +49,7 @@ impl AuditKind {
 pub struct AuditEntry {
     /// What it is about.
     pub kind: AuditKind,
-    /// `allow`, `ask` or `deny`; of an answer, its outcome.
+    /// `allow`, `ask` or `deny`; of an answer, its outcome; of what was planted, `moved` or `told`.
     pub verdict: String,
     /// The tool; empty when no call is meant.
     pub tool: String,

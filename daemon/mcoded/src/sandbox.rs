@@ -34,6 +34,7 @@ pub(crate) fn sandbox(config: &ConfigHandle, dirs: &Dirs, socket: &Path) -> Sand
         private: vec![dirs.config.clone(), dirs.data.clone(), dirs.state.clone()],
         socket: Some(socket.to_path_buf()),
         temp,
+        aside: dirs.data.join("aside"),
         proxy: proxy.as_ref().map(|proxy| proxy.socket().to_path_buf()),
     };
     Sandbox { bounds: Bounds::new(settings, places), proxy }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use crate::git_config;
 use crate::listing;
 use crate::policy::within;
 
@@ -100,12 +101,22 @@ impl Repositories {
     }
 }
 
-/// Makes the folder for hooks of a repository that has none: what is not there can not be fixed, and git does as well
-/// with an empty one.
+/// Makes what a repository may lack and can not be fixed when it is not there: an empty folder for hooks, and empty
+/// settings of its work trees if it has such. Git does as well with empty ones.
 pub(crate) fn make_fixable(folder: &Path) {
+    // The part of a repository that belongs to a further work tree has its hooks elsewhere.
+    if !folder.join("HEAD").is_file() || folder.join("commondir").is_file() {
+        return;
+    }
     let hooks = folder.join(HOOKS);
-    if hooks.symlink_metadata().is_err() && folder.join("HEAD").is_file() {
+    if hooks.symlink_metadata().is_err() {
         std::fs::create_dir(&hooks).ok();
+    }
+    if git_config::has_worktree_settings(folder) {
+        let trees = below_worktrees(folder).into_iter().filter(|tree| tree.join("HEAD").is_file());
+        for tree in trees.chain([folder.to_path_buf()]) {
+            std::fs::File::create_new(tree.join("config.worktree")).ok();
+        }
     }
 }
 
@@ -121,13 +132,19 @@ pub(crate) fn obeyed(folder: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
             Err(_) => {}
         }
     }
+    found.extend(git_config::obeyed(folder, writable).there);
     found
 }
 
 /// The settings of further work trees.
-fn worktrees(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn worktrees(folder: &Path) -> Vec<PathBuf> {
+    below_worktrees(folder).iter().flat_map(|tree| SETTINGS.map(|name| tree.join(name))).collect()
+}
+
+/// The parts of a repository that belong to further work trees.
+fn below_worktrees(folder: &Path) -> Vec<PathBuf> {
     let entries = folder.join("worktrees").read_dir().into_iter().flatten().flatten().take(REPOSITORIES_MAX);
-    entries.flat_map(|entry| SETTINGS.map(|name| entry.path().join(name))).collect()
+    entries.map(|entry| entry.path()).collect()
 }
 
 /// The folder that a `.git` file names, resolved.

@@ -205,6 +205,7 @@ impl Grounds {
             absent,
             shown,
             fixed,
+            pinned: Vec::new(),
             sockets,
             network: self.network.clone(),
             quotas: Quotas { file_bytes: file_bytes(&self.temp), ..Quotas::default() },

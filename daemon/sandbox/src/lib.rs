@@ -5,20 +5,25 @@
 //! outlive the daemon. Identity of a process is (pid, start time), so that a reused pid is never killed.
 //!
 //! A [`Policy`] says what a command may touch. [`Grounds`] make it from a project and the user's [`Settings`]; the
-//! kernel holds it, as far as [`self_test`] finds that it can; a [`Watch`] tells what could not be held. The table of
+//! kernel holds it, as far as [`self_test`] finds that it can; [`Denied`] adds what the user's deny rules stand for; a
+//! [`Watch`] tells what could not be held, and moves [`aside`] what was planted. The table of
 //! what is held by what is in `daemon/ARCHITECTURE.md`; `tests/escapes` tries each line of it. Reading order:
 //! [`policy`], [`layout`], `linux/mod.rs`. Absent on purpose: what may run (see `mcode-permissions`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod aside;
 pub mod confine;
+pub mod denied;
 pub mod environment;
 mod git;
+mod git_config;
 pub mod hosted;
 pub mod layout;
 mod listening;
 mod listing;
 pub mod marked;
+mod names;
 pub mod origin;
 pub mod policy;
 pub mod process;
@@ -51,6 +56,7 @@ mod proc_table;
 mod spool;
 
 pub use confine::Strength;
+pub use denied::Denied;
 pub use environment::tool_environment;
 pub use hosted::{About, Ended, Hosted, HostedSpec, Hosts, InputError, Output, Progress, Survivor};
 pub use layout::Grounds;
@@ -62,4 +68,4 @@ pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Sta
 pub use self_test::{self_test, self_test_in};
 pub use settings::{NetworkRule, Settings};
 pub use shell::{Shell, ShellCommand, ShellKind, shell_for};
-pub use watch::Watch;
+pub use watch::{Change, Watch};

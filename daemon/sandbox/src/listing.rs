@@ -38,7 +38,7 @@ pub(crate) struct Listing {
 }
 
 /// When a folder was changed, and which it is.
-type Stamp = (i64, i64, u64, u64);
+pub(crate) type Stamp = (i64, i64, u64, u64);
 
 /// Listings by folder, with how the folder was when it was read.
 type Known = HashMap<PathBuf, (Stamp, Arc<Listing>)>;
@@ -88,7 +88,7 @@ fn read(folder: &Path) -> Option<Listing> {
 }
 
 #[cfg(unix)]
-fn stamp(folder: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(folder: &Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let found = folder.symlink_metadata().ok()?;
     Some((found.ctime(), found.ctime_nsec(), found.ino(), found.dev()))
@@ -96,20 +96,33 @@ fn stamp(folder: &Path) -> Option<Stamp> {
 
 /// Nothing here tells that a folder is as it was.
 #[cfg(not(unix))]
-fn stamp(_folder: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(_folder: &Path) -> Option<Stamp> {
+    None
+}
+
+/// This moment, less what the times of files lag behind; `None` where nothing tells when files were made.
+#[cfg(unix)]
+pub(crate) fn shortly_before_now() -> Option<std::time::SystemTime> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let since = Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?);
+    Some(std::time::SystemTime::UNIX_EPOCH + since.checked_sub(TICK)?)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn shortly_before_now() -> Option<std::time::SystemTime> {
     None
 }
 
 /// Whether the folder has been as it is for a while.
 #[cfg(unix)]
-fn settled(stamp: &Stamp) -> bool {
+pub(crate) fn settled(stamp: &Stamp) -> bool {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let age = (now.tv_sec - stamp.0) * 1_000_000_000 + (now.tv_nsec - stamp.1);
     u64::try_from(age).is_ok_and(|age| Duration::from_nanos(age) > TICK)
 }
 
 #[cfg(not(unix))]
-fn settled(_stamp: &Stamp) -> bool {
+pub(crate) fn settled(_stamp: &Stamp) -> bool {
     false
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::git::{Repositories, make_fixable, obeyed};
+use crate::git_config;
 
 /// Whether a command may use the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ pub struct Policy {
     pub shown: Vec<PathBuf>,
     /// Files and folders that may not be written though they are below a writable folder.
     pub fixed: Vec<PathBuf>,
+    /// Files and folders whose folders above, below a writable one, may not be moved.
+    pub pinned: Vec<PathBuf>,
     /// Files and folders that are not there yet, or are links, and that would run or be obeyed outside if they were made
     /// or replaced; not held, but told (see [`crate::watch`]).
     pub absent: Vec<PathBuf>,
@@ -103,16 +106,22 @@ impl Policy {
     /// Fixes what git obeys in the repositories below the folders that are worked in. Looks at the disk, within bounds,
     /// and makes a missing folder for hooks.
     #[must_use]
-    pub fn with_repositories(mut self) -> Self {
+    pub fn with_repositories(self) -> Self {
         let found = Repositories::below(&self.projects);
+        self.with(&found)
+    }
+
+    /// The same for the repositories that were found.
+    pub(crate) fn with(mut self, found: &Repositories) -> Self {
         if !found.complete {
             tracing::debug!(folders = ?self.projects, "too much to search all of it for repositories");
         }
         for folder in &found.folders {
             make_fixable(folder);
             self.fixed.extend(obeyed(folder, &self.write));
+            self.absent.extend(git_config::obeyed(folder, &self.write).absent);
         }
-        self.fixed.extend(found.pointers.into_iter().filter(|pointer| !pointer.is_symlink()));
+        self.fixed.extend(found.pointers.iter().filter(|pointer| !pointer.is_symlink()).cloned());
         self.fixed.sort();
         self.fixed.dedup();
         self

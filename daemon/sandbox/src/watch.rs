@@ -1,15 +1,20 @@
 //! What a command changed of the things that would run outside its sandbox later.
 //!
 //! A repository that a command makes, a link that can not be fixed, or anything where there are no mount namespaces can
-//! not be held beforehand. So a [`Watch`] is taken before a command and asked after it. It only tells: the user may have
-//! changed the same files meanwhile, and nobody's work is undone.
+//! not be held beforehand. So a [`Watch`] is taken before a command and asked after it. What it finds is told; what was
+//! certainly not there before can be moved aside ([`crate::aside`]). The user may have changed the same files meanwhile,
+//! so nobody's work is undone. It can be kept as text, for a daemon that takes the command over.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::git::{self, HOOKS, Repositories, SETTINGS, text};
-use crate::policy::Policy;
+use crate::git_config;
+use crate::listing;
+use crate::policy::{Policy, within};
 
 /// Most files that are kept in mind.
 const FILES_MAX: usize = 4096;
@@ -17,30 +22,11 @@ const FILES_MAX: usize = 4096;
 const TOLD_MAX: usize = 20;
 /// What git leaves as examples and never runs.
 const EXAMPLE: &str = "sample";
-/// Parts of names of git's settings whose values are run, or that name further settings.
-const RUNNING: [&str; 18] = [
-    "fsmonitor",
-    "hookspath",
-    "sshcommand",
-    "askpass",
-    "pager",
-    "editor",
-    "external",
-    "textconv",
-    "clean",
-    "smudge",
-    "process",
-    "helper",
-    "program",
-    "command",
-    "driver",
-    "include",
-    "alias",
-    "worktree",
-];
+/// Where mcode keeps what it obeys of a project, once that is trusted as it is.
+const TRUSTED: &str = ".mcode";
 
 /// Enough to see that a file is not the same any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Mark {
     bytes: u64,
     modified: Option<SystemTime>,
@@ -49,31 +35,70 @@ struct Mark {
 }
 
 /// How things were before a command.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Watch {
     roots: Vec<PathBuf>,
     named: Vec<PathBuf>,
+    /// Of `named`: what was not there, or is a link.
+    absent: Vec<PathBuf>,
     seen: BTreeMap<PathBuf, Mark>,
+    /// The folders of repositories and of their hooks, by their numbers.
+    folders: BTreeMap<PathBuf, u64>,
+    /// Where the system tells when files were made.
+    began: Option<SystemTime>,
+}
+
+/// A change that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The file.
+    pub path: PathBuf,
+    /// It was certainly not there before, and something obeys it: nobody misses it there.
+    pub planted: bool,
 }
 
 impl Watch {
     /// Looks at everything of this kind below the folders that the policy's command works in.
     #[must_use]
     pub fn begin(policy: &Policy) -> Self {
+        Self::among(policy, Repositories::below(&policy.projects))
+    }
+
+    /// [`Policy::with_repositories`] and [`Watch::begin`], with one search for both.
+    #[must_use]
+    pub fn over(policy: Policy) -> (Policy, Self) {
+        let found = Repositories::below(&policy.projects);
+        let policy = policy.with(&found);
+        let watch = Self::among(&policy, found);
+        (policy, watch)
+    }
+
+    fn among(policy: &Policy, repositories: Repositories) -> Self {
         let roots = policy.projects.clone();
         let below = roots.iter().map(|root| root.join(".git")).chain(policy.absent.iter().cloned());
         // What is fixed elsewhere, such as the repository of a work tree, may not be held everywhere.
-        let named = below.chain(policy.fixed.iter().cloned()).collect();
-        let mut watch = Self { roots, named, seen: BTreeMap::new() };
-        watch.seen = watch.look();
+        let hidden = policy.hidden.iter().filter(|path| within(path, &policy.write));
+        let named = below.chain(policy.fixed.iter().cloned()).chain(hidden.cloned()).collect();
+        let mut watch = Self {
+            roots,
+            named,
+            absent: policy.absent.clone(),
+            seen: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            began: listing::shortly_before_now(),
+        };
+        let hooks = repositories.folders.iter().map(|folder| folder.join(HOOKS));
+        let folders = repositories.folders.iter().cloned().chain(hooks);
+        watch.folders = folders.filter_map(|folder| Some((folder.clone(), number_of_folder(&folder)?))).collect();
+        watch.seen = watch.look(repositories);
         watch
     }
 
     /// What is new or different, and is run or obeyed outside the sandbox. The bounded scan may miss what lies deep
     /// in a very large tree.
     #[must_use]
-    pub fn changes(&self) -> Vec<PathBuf> {
-        let now = self.look();
+    pub fn changes(&self) -> Vec<Change> {
+        let now = self.look(Repositories::below(&self.roots));
         // With its whole folder it is gone for good; alone, it was taken away.
         let removed = |path: &&PathBuf| !now.contains_key(*path) && path.parent().is_some_and(Path::is_dir);
         let mut told: Vec<PathBuf> = self.seen.keys().filter(removed).cloned().collect();
@@ -84,7 +109,35 @@ impl Watch {
         told.extend(differs.map(|(path, _)| path.clone()));
         told.sort();
         told.truncate(TOLD_MAX);
-        told
+        told.into_iter().map(|path| Change { planted: self.is_planted(&path), path }).collect()
+    }
+
+    /// Whether a file that is told was certainly not there before, and is obeyed where it lies.
+    fn is_planted(&self, path: &Path) -> bool {
+        let Ok(found) = path.symlink_metadata() else { return false };
+        let trusted_first = path.components().any(|part| part.as_os_str() == TRUSTED);
+        if self.seen.contains_key(path) || found.is_dir() || trusted_first {
+            return false;
+        }
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+            return false;
+        };
+        // Its content came with the command: its folder is the one whose names were known, or it was made since.
+        let known = self.folders.get(folder).is_some_and(|number| number_of_folder(folder) == Some(*number));
+        let made = found.created().ok().zip(self.began).is_some_and(|(time, began)| time >= began);
+        if !known && !made && !self.absent.iter().any(|absent| path == absent) {
+            return false;
+        }
+        match name {
+            // What it leads to is looked at by itself.
+            ".git" => false,
+            "commondir" => {
+                let named = text(path).and_then(|text| folder.join(text.trim()).canonicalize().ok());
+                !named.is_some_and(|named| folder.starts_with(named.join("worktrees")))
+            }
+            _ if is_settings(path) => text(path).is_none_or(|text| runs(&text, false)),
+            _ => true,
+        }
     }
 
     /// Whether a file that was not there before is run or obeyed. The plain settings of a new repository are neither,
@@ -102,8 +155,7 @@ impl Watch {
         }
     }
 
-    fn look(&self) -> BTreeMap<PathBuf, Mark> {
-        let repositories = Repositories::below(&self.roots);
+    fn look(&self, repositories: Repositories) -> BTreeMap<PathBuf, Mark> {
         let mut files = BTreeMap::new();
         let mut add = |path: PathBuf| {
             if files.len() < FILES_MAX
@@ -114,6 +166,7 @@ impl Watch {
         };
         for folder in &repositories.folders {
             SETTINGS.iter().for_each(|name| add(folder.join(name)));
+            git::worktrees(folder).into_iter().for_each(&mut add);
             let hooks = folder.join(HOOKS);
             if hooks.is_symlink() {
                 add(hooks.clone());
@@ -145,17 +198,25 @@ fn below(folder: &Path, add: &mut dyn FnMut(PathBuf)) {
 
 /// Whether the settings of a repository name a program or further settings.
 fn names_a_program(path: &Path) -> bool {
+    !is_settings(path) || text(path).is_none_or(|text| runs(&text, true))
+}
+
+/// Whether this is a file of settings in a repository.
+fn is_settings(path: &Path) -> bool {
     let settings = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("config"));
-    let in_git = path.parent().is_some_and(|folder| folder.join("HEAD").is_file());
-    if !settings || !in_git {
-        return true;
-    }
-    let Some(text) = text(path) else { return true };
-    text.lines().any(|line| {
-        let line = line.trim().to_ascii_lowercase();
-        let name = line.split('=').next().unwrap_or_default();
-        !line.starts_with(['#', ';']) && RUNNING.iter().any(|part| name.contains(part))
-    })
+    settings && path.parent().is_some_and(|folder| folder.join("HEAD").is_file())
+}
+
+/// Whether settings name what is run or obeyed; with `elsewhere`, also another work tree.
+fn runs(text: &str, elsewhere: bool) -> bool {
+    let found = git_config::settings(text);
+    found.iter().any(|setting| setting.runs() || (elsewhere && setting.name == "core.worktree"))
+}
+
+/// The number of a folder on the disk; `None` for anything else, and for a link.
+fn number_of_folder(folder: &Path) -> Option<u64> {
+    let found = folder.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
+    Some(numbers(&found).1)
 }
 
 fn mark(path: &Path) -> Option<Mark> {
@@ -188,6 +249,10 @@ mod tests {
         std::fs::write(folder.join("config"), config).unwrap();
     }
 
+    fn paths(watch: &Watch, planted: bool) -> Vec<PathBuf> {
+        watch.changes().into_iter().filter(|change| !planted || change.planted).map(|change| change.path).collect()
+    }
+
     #[test]
     fn what_git_would_run_is_told_and_a_plain_new_repository_is_not() {
         let kept = tempfile::tempdir().unwrap();
@@ -197,7 +262,7 @@ mod tests {
         let policy = Policy { projects: vec![root.clone()], absent: vec![root.join(".mcode")], ..Policy::default() };
         let watch = Watch::begin(&policy);
         repository(&root.join("plain/.git"), "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = x\n");
-        assert_eq!(watch.changes(), Vec::<PathBuf>::new());
+        assert_eq!(watch.changes(), []);
         repository(&root.join("new/.git"), "[core]\n\tfsmonitor = ./x\n");
         std::fs::write(root.join("new/.git/hooks/post-checkout"), "x").unwrap();
         std::fs::write(root.join("old/.git/hooks/pre-commit"), "false").unwrap();
@@ -211,10 +276,44 @@ mod tests {
             "old/.git/config",
             "old/.git/hooks/pre-commit",
         ];
-        assert_eq!(watch.changes(), wanted.map(|name| root.join(name)));
+        assert_eq!(paths(&watch, false), wanted.map(|name| root.join(name)));
+        let planted = ["new/.git/config", "new/.git/hooks/post-checkout"];
+        assert_eq!(paths(&watch, true), planted.map(|name| root.join(name)));
+        let kept: Watch = serde_json::from_str(&serde_json::to_string(&watch).unwrap()).unwrap();
+        assert_eq!(kept.changes(), watch.changes(), "another daemon sees something else");
         std::fs::remove_dir_all(root.join("new")).unwrap();
         std::fs::remove_dir_all(root.join(".mcode")).unwrap();
         std::fs::remove_file(root.join("old/.git/hooks/pre-commit")).unwrap();
-        assert_eq!(watch.changes(), ["old/.git/config", "old/.git/hooks/pre-commit"].map(|name| root.join(name)));
+        let wanted = ["old/.git/config", "old/.git/hooks/pre-commit"].map(|name| root.join(name));
+        assert_eq!(paths(&watch, false), wanted);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_users_own_files_are_never_taken_for_planted() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        repository(&root.join(".git"), "");
+        for name in ["src/hooks/use.ts", "lib/mine"] {
+            std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            std::fs::write(root.join(name), "of the user").unwrap();
+        }
+        // Older than what the clock's tick leaves open.
+        let old = root.join("lib/mine").metadata().unwrap().created().unwrap();
+        while listing::shortly_before_now().unwrap() <= old {
+            std::thread::yield_now();
+        }
+        let watch = Watch::begin(&Policy { projects: vec![root.clone()], ..Policy::default() });
+        // A folder of theirs is made to look like a repository, and hooks are made to lead to another.
+        for name in ["src/objects", "src/refs"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("src/HEAD"), "ref: refs/heads/main\n").unwrap();
+        std::fs::rename(root.join(".git/hooks"), root.join(".git/h")).unwrap();
+        std::os::unix::fs::symlink("../lib", root.join(".git/hooks")).unwrap();
+        std::fs::write(root.join(".git/commondir"), "../src\n").unwrap();
+        let told = paths(&watch, false);
+        assert!(told.contains(&root.join("src/hooks/use.ts")) && told.contains(&root.join("lib/mine")), "{told:?}");
+        assert_eq!(paths(&watch, true), [".git/commondir", ".git/hooks"].map(|name| root.join(name)));
     }
 }

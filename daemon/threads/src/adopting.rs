@@ -48,9 +48,11 @@ impl Actor {
         tracing::info!(thread_id = %self.thread_id, pid = found.identity().pid, gone = found.gone,
             "a command of an earlier daemon is taken up");
         let port = RunPort::new(run_id, self.signal_sender.clone());
-        let port: Arc<dyn ToolPort> = Arc::new(AdoptedPort::new(port, self.live.clone(), found.tool_call_id));
+        let port: Arc<dyn ToolPort> =
+            Arc::new(AdoptedPort::new(port, self.live.clone(), self.thread_id, found.tool_call_id));
         let (tool_call_id, limited) = (found.tool_call_id, found.limited);
-        let process = self.deps.processes.adopt(self.thread_id, found, call.is_none(), port);
+        let (thread, bounds) = (self.thread_id, &self.deps.bounds);
+        let process = self.deps.processes.adopt(thread, found, call.is_none(), port, bounds);
         Some(AdoptedCall { tool_call_id, name: call?.name, process, limited })
     }
 

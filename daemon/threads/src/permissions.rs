@@ -13,9 +13,9 @@ use mcode_events::run::ApprovalPolicy;
 use mcode_events::tool::TaskItem;
 use mcode_ids::{GrantId, ProcessId, ThreadId, ToolCallId};
 use mcode_permissions::command::{self, Simple};
-use mcode_permissions::{Access, Category, DecideInput, Decision, Effect, Mode, check_rule};
+use mcode_permissions::{Access, Category, DecideInput, Decision, DeniedPaths, Effect, Mode, check_rule};
 use mcode_store::GrantRow;
-use mcode_tools::port::StartedProcess;
+use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::{AskOutcome, CallBounds, CallContext, FileLedger, Reach, ToolFailure, ToolPort, ToolSpec};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -271,7 +271,11 @@ fn explained(deps: &Deps, explain: Explain, place: Place) -> Result<Explanation,
     })?;
     let project_root = place.root.clone();
     let (tool, spec) = named_tool(deps, &explain.tool)?;
-    let context = call_context(deps, cwd, project_root.clone(), &explain);
+    let extra_dirs: Vec<PathBuf> = explain.add_dirs.iter().map(PathBuf::from).collect();
+    let home = explain.env.get("HOME").map(Path::new);
+    let rules = deps.rules.live(place.clone()).now();
+    let denied = rules.denied_paths(&project_root, &extra_dirs, home);
+    let context = call_context(deps, cwd, project_root.clone(), &explain, denied);
     let accesses = match &explain.call {
         Described::Arguments(arguments) => planned(deps, spec.name, arguments, &context)?,
         Described::Subject(subject) => touched(deps, &spec, subject, &context)?,
@@ -283,8 +287,6 @@ fn explained(deps: &Deps, explain: Explain, place: Place) -> Result<Explanation,
     let approval = explain.approval.or_else(|| crate::starting::configured_approval(config.approve.as_deref()));
     let most = crate::starting::configured_approval(config.approve_at_most.as_deref());
     let approval = crate::starting::at_most(approval.unwrap_or_default(), most);
-    let extra_dirs: Vec<PathBuf> = explain.add_dirs.iter().map(PathBuf::from).collect();
-    let rules = deps.rules.live(place).now();
     let input = DecideInput {
         tool: spec.name,
         category: spec.category,
@@ -293,8 +295,8 @@ fn explained(deps: &Deps, explain: Explain, place: Place) -> Result<Explanation,
         policy: approval,
         project_root: &project_root,
         extra_dirs: &extra_dirs,
-        home: explain.env.get("HOME").map(Path::new),
-        shielded: false,
+        home,
+        shielded: context.bounds.shields(spec.name, &accesses),
     };
     let decision = rules.decide(&input);
     let proposed_rule = rules.proposal(&DecideInput { tool, ..input });
@@ -376,13 +378,20 @@ fn shown(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-fn call_context(deps: &Deps, cwd: PathBuf, project_root: PathBuf, explain: &Explain) -> CallContext {
+fn call_context(
+    deps: &Deps,
+    cwd: PathBuf,
+    project_root: PathBuf,
+    explain: &Explain,
+    denied: DeniedPaths,
+) -> CallContext {
     let (env, thread_id) = (Arc::clone(&explain.env), ThreadId::from_uuid(deps.ids.next()));
     let reach = Reach {
         project_root: project_root.clone(),
         add_dirs: explain.add_dirs.iter().map(PathBuf::from).collect(),
         looking_only: explain.mode != Mode::Build,
         network: false,
+        denied,
     };
     CallContext {
         thread_id,
@@ -421,6 +430,10 @@ impl ToolPort for NoRun {
     }
 
     fn process_exited(&self, _: ProcessId, _: Option<i32>, _: String, _: Option<String>) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn warn(&self, _: Warning) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
 

@@ -1,17 +1,21 @@
 //! What a run may touch: one policy for its commands, which the kernel holds, and for the file tools, which hold it
 //! themselves. What lies beyond it is asked of a person.
 
+mod denied;
+mod temp;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use mcode_ids::ThreadId;
+use mcode_permissions::DeniedPaths;
 use mcode_permissions::access::{Access, Unconfined};
-use mcode_sandbox::{Grounds, Network, Policy, Watch};
+use mcode_sandbox::{Denied, Grounds, Network, Policy, Watch};
 pub use mcode_sandbox::{NetworkRule, Settings, Strength};
+pub(crate) use temp::TempUse;
 use tokio::sync::OnceCell;
 
 /// Where plan mode keeps its plans, from the project's root; the one place in `.mcode` that file tools write.
@@ -21,9 +25,7 @@ const PLANS: &str = ".mcode/plans";
 const GUARDED: [&str; 2] = [".git", ".mcode"];
 /// Writable folders that are named to a model.
 const NAMED_MAX: usize = 3;
-/// How long a thread's temporary files stay after the last was made or removed right in their folder.
-const TEMP_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Threads that are remembered as told that nothing is held; beyond it some are told again.
+/// Threads that are remembered as told what is not held; beyond it some are told again.
 const TOLD_MAX: usize = 10_000;
 
 /// Gives the settings as they now are.
@@ -38,6 +40,8 @@ pub struct OwnPlaces {
     pub socket: Option<PathBuf>,
     /// Holds a folder for temporary files of each thread. Private to this user.
     pub temp: PathBuf,
+    /// Where what commands planted is moved to, a folder for each thread; beside `temp` when it is empty.
+    pub aside: PathBuf,
     /// The socket of the proxy that reaches the hosts of the settings, where there is one.
     pub proxy: Option<PathBuf>,
 }
@@ -47,7 +51,18 @@ pub struct Bounds {
     settings: CurrentSettings,
     places: OwnPlaces,
     strength: OnceCell<Strength>,
-    told: Mutex<BTreeSet<ThreadId>>,
+    told: Mutex<BTreeSet<(ThreadId, Lack)>>,
+    /// How many commands of each thread use its temporary files.
+    temps: Mutex<BTreeMap<ThreadId, usize>>,
+}
+
+/// What a thread is told once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lack {
+    /// Commands are not held at all.
+    Sandbox,
+    /// Not all that deny rules are about is held.
+    Rules,
 }
 
 impl fmt::Debug for Bounds {
@@ -67,6 +82,8 @@ pub struct Reach {
     pub looking_only: bool,
     /// Commands have the network without asking for it.
     pub network: bool,
+    /// What deny rules forbid, also to whatever a command starts.
+    pub denied: DeniedPaths,
 }
 
 /// What a command asks for beyond the sandbox.
@@ -105,7 +122,16 @@ impl Wish {
 #[derive(Debug)]
 pub enum Hold {
     /// The kernel holds this; what it can not, is watched.
-    Held(Box<Policy>, Box<Watch>),
+    Held {
+        /// What it may touch.
+        policy: Box<Policy>,
+        /// How things were before it.
+        watch: Box<Watch>,
+        /// Its folder for temporary files.
+        temp: TempUse,
+        /// What of the deny rules is not held here, and what they cost, a sentence each; said once per thread.
+        lacks: Vec<String>,
+    },
     /// A person let this one run outside.
     LetOut,
     /// Nothing holds it, and why; said once per thread.
@@ -116,14 +142,14 @@ impl Bounds {
     /// Bounds by these settings.
     #[must_use]
     pub fn new(settings: CurrentSettings, places: OwnPlaces) -> Arc<Self> {
-        Arc::new(Self { settings, places, strength: OnceCell::new(), told: Mutex::default() })
+        Arc::new(Self { settings, places, strength: OnceCell::new(), told: Mutex::default(), temps: Mutex::default() })
     }
 
     /// Bounds where it is known what the system holds.
     #[must_use]
     pub fn knowing(settings: CurrentSettings, places: OwnPlaces, strength: Strength) -> Arc<Self> {
         let strength = OnceCell::from(strength);
-        Arc::new(Self { settings, places, strength, told: Mutex::default() })
+        Arc::new(Self { settings, places, strength, told: Mutex::default(), temps: Mutex::default() })
     }
 
     /// What this system really holds; tried out the first time, which takes some hundredths of a second.
@@ -143,38 +169,19 @@ impl Bounds {
         self.strength.get()
     }
 
-    /// The folder that holds each thread's temporary files.
-    #[must_use]
-    pub fn temp(&self) -> &Path {
-        &self.places.temp
-    }
-
     /// The settings as they now are.
     #[must_use]
     pub fn settings(&self) -> Settings {
         (self.settings)()
     }
 
-    /// Removes the temporary files of threads that were left alone for [`TEMP_KEPT`]. Blocking.
-    pub fn sweep(&self) {
-        for entry in std::fs::read_dir(&self.places.temp).into_iter().flatten().flatten() {
-            let age =
-                entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed().unwrap_or_default());
-            if age.is_ok_and(|age| age > TEMP_KEPT)
-                && let Err(error) = std::fs::remove_dir_all(entry.path())
-            {
-                tracing::warn!(%error, "a thread's temporary files could not be removed");
-            }
-        }
-    }
-
-    /// Whether this thread is told for the first time.
-    fn first_time(&self, thread: ThreadId) -> bool {
+    /// Whether this thread is told this for the first time.
+    fn first_time(&self, thread: ThreadId, lack: Lack) -> bool {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= TOLD_MAX {
             told.clear();
         }
-        told.insert(thread)
+        told.insert((thread, lack))
     }
 }
 
@@ -186,13 +193,14 @@ pub struct CallBounds {
     reach: Arc<Reach>,
     env: Arc<BTreeMap<String, String>>,
     policy: Arc<OnceLock<Option<Policy>>>,
+    denied: Arc<OnceLock<Denied>>,
 }
 
 impl CallBounds {
     /// The bounds of a call of this thread; `env` tells where the user's home and caches are.
     #[must_use]
     pub fn new(bounds: Arc<Bounds>, thread: ThreadId, reach: Reach, env: Arc<BTreeMap<String, String>>) -> Self {
-        Self { bounds, thread, reach: Arc::new(reach), env, policy: Arc::default() }
+        Self { bounds, thread, reach: Arc::new(reach), env, policy: Arc::default(), denied: Arc::default() }
     }
 
     /// Whether file tools may read this resolved path. Blocking.
@@ -201,9 +209,16 @@ impl CallBounds {
         self.policy().is_none_or(|policy| policy.may_read(path))
     }
 
-    /// What of these effects lies beyond the sandbox, to be asked about beside them. Blocking.
+    /// What is to be judged beside these effects: what of them lies beyond the sandbox, and the names that deny rules
+    /// know a file by which has several. Blocking.
     #[must_use]
     pub fn beyond(&self, accesses: &[Access]) -> Vec<Access> {
+        let mut found = self.by_other_names(accesses);
+        found.extend(self.unconfined(accesses));
+        found
+    }
+
+    fn unconfined(&self, accesses: &[Access]) -> Vec<Access> {
         if !accesses.iter().any(|access| matches!(access, Access::EditPath(_) | Access::ReadPath(_))) {
             return Vec::new();
         }
@@ -262,22 +277,26 @@ impl CallBounds {
         }
         let this = self.clone();
         let policy = tokio::task::spawn_blocking(move || {
-            let policy = this.command_policy(&settings, wish)?;
-            let watch = Box::new(Watch::begin(&policy));
-            Ok::<_, io::Error>(Hold::Held(Box::new(policy), watch))
+            let temp = TempUse::begin(&this.bounds, this.thread)?;
+            let policy = this.command_policy(&settings, wish).with_denied(this.denied());
+            let (policy, watch) = match this.reach.looking_only {
+                true => (policy.clone(), Watch::begin(&policy)),
+                false => Watch::over(policy),
+            };
+            let lacks = this.lacks(&policy);
+            Ok::<_, io::Error>(Hold::Held { policy: Box::new(policy), watch: Box::new(watch), temp, lacks })
         });
         policy.await.map_err(|error| error.to_string())?.map_err(|error| {
             format!("the folder for temporary files of commands can not be made: {error}; nothing was run")
         })
     }
 
-    /// Whether this thread has not yet been told that nothing is held.
-    #[must_use]
-    pub fn first_time(&self) -> bool {
-        self.bounds.first_time(self.thread)
+    /// Whether this thread has not yet been told this.
+    pub(crate) fn first_time(&self, lack: Lack) -> bool {
+        self.bounds.first_time(self.thread, lack)
     }
 
-    fn command_policy(&self, settings: &Settings, wish: Wish) -> io::Result<Policy> {
+    fn command_policy(&self, settings: &Settings, wish: Wish) -> Policy {
         let network = match settings.network {
             _ if self.reach.looking_only => Network::Deny,
             NetworkRule::Allow => Network::Allow,
@@ -287,8 +306,8 @@ impl CallBounds {
                 _ => Network::Deny,
             },
         };
-        let policy = Policy { network, ..self.grounds(settings, !self.reach.looking_only)?.policy() };
-        Ok(if self.reach.looking_only { policy.looking_only() } else { policy.with_repositories() })
+        let policy = Policy { network, ..self.grounds(settings, !self.reach.looking_only).policy() };
+        if self.reach.looking_only { policy.looking_only() } else { policy }
     }
 
     /// The policy for the file tools.
@@ -299,28 +318,24 @@ impl CallBounds {
             if settings.enabled == Some(false) || cfg!(windows) {
                 return None;
             }
-            let grounds = self.grounds(&settings, false).inspect_err(|error| {
-                tracing::warn!(%error, "no folder for temporary files");
-            });
-            Some(grounds.map_or_else(|_| Policy::default(), |grounds| grounds.policy()))
+            Some(self.grounds(&settings, false).policy())
         };
         self.policy.get_or_init(make).as_ref()
     }
 
-    fn grounds(&self, settings: &Settings, make_missing: bool) -> io::Result<Grounds> {
-        let temp = self.bounds.places.temp.join(self.thread.to_string());
-        mcode_env::files::create_private_dir(&temp)?;
-        Ok(Grounds {
+    fn grounds(&self, settings: &Settings, make_missing: bool) -> Grounds {
+        let temp = self.bounds.temp_of(self.thread);
+        Grounds {
             project_root: self.reach.project_root.clone(),
             add_dirs: self.reach.add_dirs.clone(),
             write: settings.write.clone(),
             env: (*self.env).clone(),
             private: self.bounds.places.private.clone(),
             socket: self.bounds.places.socket.clone(),
-            temp: temp.canonicalize()?,
+            temp: temp.canonicalize().unwrap_or(temp),
             network: Network::Deny,
             make_missing,
-        })
+        }
     }
 }
 

@@ -32,6 +32,17 @@ pub struct StartedProcess {
     pub background: bool,
 }
 
+/// Something that people should know of, whoever looks at the thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// In words.
+    pub text: String,
+    /// The files that it is about.
+    pub subject: String,
+    /// Whether any of them was moved aside.
+    pub moved: bool,
+}
+
 /// Implemented by the agent; every call is recorded in the log before it has an effect.
 pub trait ToolPort: Send + Sync + fmt::Debug {
     /// Asks the user and waits for the answer.
@@ -49,6 +60,8 @@ pub trait ToolPort: Send + Sync + fmt::Debug {
         reason: String,
         notice: Option<String>,
     ) -> BoxFuture<'_, ()>;
+    /// Tells people of files that a command should not have touched: in the thread and in the record of permissions.
+    fn warn(&self, warning: Warning) -> BoxFuture<'_, ()>;
     /// Whether the call may read this resolved path, which it came upon by walking a folder that it was allowed to
     /// read. A rule may forbid the file, or ask about it, though the folder is allowed.
     fn may_read(&self, path: &std::path::Path) -> bool;

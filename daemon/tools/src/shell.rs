@@ -13,6 +13,7 @@ mod row;
 mod supervise;
 mod table;
 mod tool;
+mod watched;
 
 use std::sync::Arc;
 

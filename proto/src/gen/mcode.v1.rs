@@ -3989,7 +3989,7 @@ pub struct DecisionRecord {
     /// When.
     #[prost(message, optional, tag = "2")]
     pub at: ::core::option::Option<::prost_types::Timestamp>,
-    /// decided, answered, rule_added, rule_removed, trust_allowed, trust_revoked or refused.
+    /// decided, answered, rule_added, rule_removed, trust_allowed, trust_revoked, planted or refused.
     #[prost(string, tag = "3")]
     pub kind: ::prost::alloc::string::String,
     /// allow, ask or deny; of an answer, its outcome.

@@ -112,7 +112,7 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     ("grep-searcher", &["mcode-tools"]),
     ("grep-regex", &["mcode-tools"]),
     ("grep-matcher", &["mcode-tools"]),
-    ("globset", &["mcode-tools", "mcode-permissions"]),
+    ("globset", &["mcode-tools", "mcode-permissions", "mcode-sandbox"]),
     ("image", &["mcode-providers", "mcode-tools"]),
 ];
 

@@ -10,9 +10,9 @@ pub(super) fn lacking(landlock: u32, namespaces: bool, processes: bool) -> Vec<S
     let mut lacks = Vec::new();
     if !namespaces {
         lacks.push(format!(
-            "commands can change .git/hooks, .git/config and .mcode in the project (it is told afterwards), change modes \
-             and dates of the user's files, and reach sockets of other programs such as docker's; without a network they \
-             have no localhost either: namespaces can not be had ({})",
+            "commands can change .git/hooks, .git/config, .mcode and what deny rules name in the project (it is told \
+             afterwards), change modes and dates of the user's files, and reach sockets of other programs such as \
+             docker's; without a network they have no localhost either: namespaces can not be had ({})",
             why_no_namespaces()
         ));
     }

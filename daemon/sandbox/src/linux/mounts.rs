@@ -18,6 +18,9 @@ use crate::policy::{Network, Policy, SHARED_BYTES_MAX, holds, within};
 /// Where shared memory is.
 const SHARED: &str = "/dev/shm";
 
+/// Most files of a hidden folder that are refused one by one.
+const SINGLY_MAX: usize = 256;
+
 /// Why a probe ends when all went well: nothing is to be run.
 const PROBED: i32 = libc::ECANCELED;
 
@@ -44,7 +47,12 @@ pub(super) struct Mounts {
     pinned: Vec<CString>,
     fixed: Vec<CString>,
     covered_folders: Vec<CString>,
+    /// Those that lie in a writable folder: looking a name up in them fails, or git would take what it knows there for
+    /// removed.
+    refused_folders: Vec<CString>,
     covered_files: Vec<CString>,
+    /// Those that lie in a writable folder: opening them fails, or what is written to them would be lost.
+    refused_files: Vec<CString>,
     covered: Vec<PathBuf>,
     /// Shared memory of the command's own: where, and with how much.
     shared: Option<(CString, CString)>,
@@ -64,6 +72,8 @@ impl Mounts {
         // A folder can be moved with what is fixed in it, unless something is mounted on it too.
         let mut pinned: Vec<&Path> = fixed
             .iter()
+            .copied()
+            .chain(policy.pinned.iter().map(AsRef::as_ref))
             .flat_map(|path| path.ancestors().skip(1))
             .filter(|folder| within(folder, &policy.write) && !policy.write.iter().any(|root| root == folder))
             .collect();
@@ -73,6 +83,17 @@ impl Mounts {
         let covered = policy.hidden.iter().chain(&policy.sockets).map(AsRef::as_ref);
         let covered: Vec<&Path> = covered.filter(|path: &&Path| path.exists() && !in_use(path)).collect();
         let (folders, files): (Vec<&Path>, Vec<&Path>) = covered.iter().partition(|path| path.is_dir());
+        let (mut refused, files): (Vec<&Path>, Vec<&Path>) =
+            files.into_iter().partition(|path| within(path, &policy.write));
+        let (mut refused_folders, folders): (Vec<&Path>, Vec<&Path>) =
+            folders.into_iter().partition(|path| within(path, &policy.write));
+        // Root looks names up wherever it likes, so the files themselves are refused to it.
+        let root = rustix::process::geteuid().is_root();
+        let singly: Vec<(&Path, Vec<PathBuf>)> =
+            refused_folders.iter().filter(|_| root).filter_map(|folder| Some((*folder, files_in(folder)?))).collect();
+        refused_folders.retain(|folder| !singly.iter().any(|(other, _)| other == folder));
+        refused.extend(singly.iter().flat_map(|(_, files)| files).map(PathBuf::as_path));
+        let fixed: Vec<&Path> = fixed.into_iter().chain(singly.iter().map(|(folder, _)| *folder)).collect();
         let write = paths(&write)?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1\n")).map_err(io::Error::from);
@@ -84,7 +105,9 @@ impl Mounts {
             pinned: paths(&pinned)?,
             fixed: paths(&fixed)?,
             covered_folders: paths(&folders)?,
+            refused_folders: paths(&refused_folders)?,
             covered_files: paths(&files)?,
+            refused_files: paths(&refused)?,
             covered: covered.into_iter().map(Path::to_path_buf).collect(),
             shared,
             offline: policy.network != Network::Allow,
@@ -100,7 +123,7 @@ impl Mounts {
         for (path, tree) in self.write.iter().zip(&mut self.trees) {
             *tree = gone_is_fine(rustix::mount::open_tree(CWD, path.as_c_str(), clone))?;
         }
-        read_only(c"/")?;
+        attach(c"/", libc::MOUNT_ATTR_RDONLY)?;
         if let Some((path, options)) = &self.shared {
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
             rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, options.as_c_str())?;
@@ -117,15 +140,22 @@ impl Mounts {
         for path in &self.fixed {
             // Whole: in a user namespace, what others mounted below can not be left out.
             if gone_is_fine(rustix::mount::mount_bind_recursive(path.as_c_str(), path.as_c_str()))?.is_some() {
-                read_only(path)?;
+                attach(path, libc::MOUNT_ATTR_RDONLY)?;
             }
         }
         let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        for path in &self.covered_folders {
-            gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, c"size=4k,mode=0555"))?;
+        for (paths, options) in
+            [(&self.covered_folders, c"size=4k,mode=0555"), (&self.refused_folders, c"size=4k,mode=0444")]
+        {
+            for path in paths {
+                gone_is_fine(rustix::mount::mount(c"tmpfs", path.as_c_str(), c"tmpfs", flags, options))?;
+            }
         }
-        for path in &self.covered_files {
+        for path in self.covered_files.iter().chain(&self.refused_files) {
             gone_is_fine(rustix::mount::mount_bind(c"/dev/null", path.as_c_str()))?;
+        }
+        for path in &self.refused_files {
+            gone_is_fine(attach(path, libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV))?;
         }
         Ok(())
     }
@@ -159,6 +189,25 @@ impl Mounts {
     }
 }
 
+/// All files in a folder and below; `None` when there are too many to be refused one by one.
+fn files_in(folder: &Path) -> Option<Vec<PathBuf>> {
+    let (mut waiting, mut found) = (vec![folder.to_path_buf()], Vec::new());
+    while let Some(folder) = waiting.pop() {
+        for entry in folder.read_dir().ok()?.flatten() {
+            let kind = entry.file_type().ok()?;
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if !kind.is_symlink() {
+                found.push(entry.path());
+            }
+        }
+        if found.len() + waiting.len() > SINGLY_MAX {
+            return None;
+        }
+    }
+    Some(found)
+}
+
 fn shared_options() -> io::Result<CString> {
     CString::new(format!("size={SHARED_BYTES_MAX},mode=1777")).map_err(io::Error::from)
 }
@@ -178,10 +227,10 @@ fn put(file: &CStr, text: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a mount, and every one below it, read-only; its other attributes stay.
+/// Gives attributes to a mount and every one below it; its others stay.
 #[allow(unsafe_code)]
-fn read_only(path: &CStr) -> io::Result<()> {
-    let attributes = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+fn attach(path: &CStr, attributes: u64) -> rustix::io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     let flags = libc::AT_RECURSIVE;
     // SAFETY: the path is a C string and the attributes a structure of the size given; both outlive the call, which
     // only reads them.
@@ -195,7 +244,11 @@ fn read_only(path: &CStr) -> io::Result<()> {
             size_of::<libc::mount_attr>(),
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        return Ok(());
+    }
+    let number = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+    Err(rustix::io::Errno::from_raw_os_error(number))
 }
 
 /// The kind of namespace that can be had, tried out in children that never run anything.

@@ -177,10 +177,11 @@ pub(crate) const FIXED: &[Try] = &[
         "another folder in the place of one above it",
         "mv vendor v; mkdir -p vendor/sub/.git/hooks; echo x > vendor/sub/.git/hooks/pre-push",
     )),
-    told(shell(
-        "another common folder of a repository below",
-        "rm vendor/sub/.git/config; cp mine vendor/sub/.git/config",
-    )),
+    told(shell("other settings of a repository below", "rm vendor/sub/.git/config; cp mine vendor/sub/.git/config")),
+    told(shell("a hook where the settings say", "echo x > vendor/sub/own/pre-push")),
+    told(shell("another hook where the settings say", "echo x >> vendor/sub/own/post-merge")),
+    told(shell("the folder of hooks in the project is moved", "mv vendor/sub/own o; mkdir vendor/sub/own")),
+    told(shell("a program that the settings name", "echo x >> vendor/sub/tool.sh")),
     told(shell("unmount", "umount .git/hooks; umount -l .git/hooks; echo x > .git/hooks/new")),
     told(shell("mount again as writable", "mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new")),
     told(shell(
@@ -188,4 +189,52 @@ pub(crate) const FIXED: &[Try] = &[
         "unshare -Urm sh -c 'umount .git/hooks; mount -o remount,rw,bind .git/hooks; echo x > .git/hooks/new'; \
          unshare -m sh -c 'umount .git/hooks; echo x > .git/hooks/new'",
     )),
+];
+
+/// What is not there before, so that nothing can be fixed: it must not be there afterwards.
+pub(crate) const PLANTED: &[Try] = &[
+    shell("another common folder of a repository", "echo ../evil > .git/commondir"),
+    shell("another common folder of a repository below", "echo ../../../evil > vendor/sub/.git/commondir"),
+    shell("a link in the place of a common folder", "echo ../evil > x; ln -s ../x .git/commondir"),
+    shell("further settings that a repository includes", "printf '[core]\n\tfsmonitor = ./x\n' > vendor/sub/later"),
+    shell("a hook in a repository of its own", "git init -q new; echo x > new/.git/hooks/pre-push"),
+    shell(
+        "settings that run something in a repository of its own",
+        "git init -q other; git -C other config core.fsmonitor ./x",
+    ),
+];
+
+/// Deny rules on files of the project: see [`crate::stage::Stage::denied`].
+pub(crate) const DENIED: &[Try] = &[
+    shell("a denied file is read", "cat .env"),
+    shell("a script reads it", "sh ./read.sh"),
+    shell("make reads it", "make -s read"),
+    shell("a denied file deep below is read", "cat conf/deep/.env"),
+    shell("by a variable", "name=.e; cat ${name}nv"),
+    shell("by all names", "cat conf/* .e*"),
+    shell("a denied file by another name that was there", "cat another"),
+    shell("a denied file by a link that was there", "cat link"),
+    shell("a denied file by a link of its own", "ln -s .env mine-too; cat mine-too"),
+    shell("a denied file by a hard link of its own", "ln .env mine-too; cat mine-too"),
+    shell("a denied file is moved, then read", "mv .env moved; cat moved"),
+    shell("the folder above it is moved, then it is read", "mv conf moved; cat moved/key.pem moved/deep/.env"),
+    shell("the two names are exchanged", "mv conf/key.pem x; mv mine conf/key.pem; cat x"),
+    shell("a tree with it is copied", "cp -r conf other; cat other/key.pem other/deep/.env"),
+    shell("it is archived", "tar cf - .env conf | tar xOf -"),
+    shell("it is unmounted", "umount .env; umount -l conf/key.pem; cat .env conf/key.pem"),
+    python("python reads a denied file", "print(open(W + '/.env').read())"),
+    python(
+        "a descriptor of a denied file",
+        "print(open('/proc/self/fd/%d' % os.open(W + '/conf/key.pem', os.O_PATH)).read())",
+    ),
+    told(shell("a script changes what may not be changed", "sh ./write.sh")),
+    told(shell("make changes what may not be changed", "make -s write")),
+    told(shell("a denied file is overwritten", "echo x > .env")),
+    told(shell("a denied file is removed", "rm -f conf/key.pem")),
+    told(shell("another file takes its place", "cp mine x; mv -f x .env")),
+    told(shell("what may not be changed is changed", "echo x >> kept/file")),
+    told(shell("a file is made in a folder that may not be changed", "echo x > kept/new")),
+    told(shell("a folder that may not be changed is moved", "mv kept other; mkdir kept")),
+    told(shell("a file that may not be changed by another name", "echo x >> lock-too")),
+    told(shell("it is replaced", "cp mine x; mv -f x lock")),
 ];

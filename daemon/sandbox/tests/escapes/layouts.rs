@@ -5,9 +5,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mcode_sandbox::{Grounds, Network, Policy, Strength, Watch, self_test};
+use mcode_sandbox::{Denied, Grounds, Network, Policy, Strength, Watch, self_test};
 
 use crate::stage::Stage;
+
+fn told(watch: &Watch) -> Vec<PathBuf> {
+    watch.changes().into_iter().map(|change| change.path).collect()
+}
 
 fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
@@ -121,13 +125,13 @@ async fn commands_run_in_every_layout_and_what_git_obeys_is_fixed() {
                 "{name}: {output}"
             );
             assert_eq!(listed(&project), before, "{name}");
-            assert_eq!(watch.changes(), Vec::<PathBuf>::new(), "{name}");
+            assert_eq!(told(&watch), Vec::<PathBuf>::new(), "{name}");
             for path in &obeyed {
                 let held = std::fs::read(path).unwrap();
                 let output = run(format!("echo x >> {}", path.display())).await;
                 let now = std::fs::read(path).unwrap();
                 assert!(now == held || (alone || !namespaces), "{name}, {}: {output}", path.display());
-                assert!(now == held || watch.changes().contains(path), "{name}, {}: not told", path.display());
+                assert!(now == held || told(&watch).contains(path), "{name}, {}: not told", path.display());
             }
         }
     }
@@ -148,11 +152,11 @@ async fn a_further_work_tree_is_not_told_and_one_of_a_planted_repository_is() {
     };
     let output = run("git worktree add -q tree").await;
     assert!(project.join("tree/.git").is_file(), "{output}");
-    assert_eq!(watch.changes(), Vec::<PathBuf>::new());
+    assert_eq!(told(&watch), Vec::<PathBuf>::new());
     let output =
         run("mkdir p other; git init -q --bare p/q; echo 'gitdir: ../p/q' > other/.git; echo x > p/q/hooks/pre-push")
             .await;
-    assert_eq!(watch.changes(), ["other/.git", "p/q/hooks/pre-push"].map(|name| project.join(name)), "{output}");
+    assert_eq!(told(&watch), ["other/.git", "p/q/hooks/pre-push"].map(|name| project.join(name)), "{output}");
 }
 
 #[tokio::test]
@@ -165,5 +169,41 @@ async fn a_link_to_hooks_that_is_replaced_is_told() {
     let watch = Watch::begin(&policy);
     let script = format!("cd {}; mkdir h; echo x > h/pre-push; ln -sfn ../h .git/hooks", project.display());
     let (output, _) = Stage::new().shell(&script, Some(policy)).await;
-    assert!(watch.changes().contains(&project.join(".git/hooks")), "{:?}: {output}", watch.changes());
+    assert!(told(&watch).contains(&project.join(".git/hooks")), "{:?}: {output}", told(&watch));
+}
+
+#[tokio::test]
+async fn git_does_not_take_what_is_hidden_for_removed() {
+    let Strength::Enforced { namespaces, .. } = self_test().await else { panic!("no sandbox") };
+    for alone in [false, true] {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("temp")).unwrap();
+        let project = root.join("project");
+        repository(&project);
+        for name in ["keys/deep/k", "keys/l", "secret", "plain"] {
+            std::fs::create_dir_all(project.join(name).parent().unwrap()).unwrap();
+            std::fs::write(project.join(name), "of the user").unwrap();
+        }
+        git(&project, &["add", "-A"]);
+        git(&project, &["commit", "-q", "-m", "two"]);
+        let globs = ["keys/**", "secret"].map(|glob| format!("{}/{glob}", project.display()));
+        let denied = Denied::of(&globs, &[], std::slice::from_ref(&project), alone);
+        let mut policy = policy(&root, &project).with_denied(&denied);
+        policy.without_namespaces = alone;
+        let script = format!(
+            "cd {}; cat keys/l secret keys/deep/k; echo x > keys/new; echo x > keys/l; echo more > plain; git add -A; \
+             git add plain; git -c user.name=a -c user.email=a@b commit -qam three",
+            project.display()
+        );
+        let (output, _) = Stage::new().shell(&script, Some(policy)).await;
+        assert!(!output.contains("of the user"), "alone {alone}: {output}");
+        let known = Command::new("git").arg("-C").arg(&project).args(["ls-files"]).output().unwrap();
+        let known = String::from_utf8(known.stdout).unwrap();
+        assert!(["keys/deep/k", "keys/l", "secret"].iter().all(|name| known.contains(name)), "alone {alone}: {known}");
+        if namespaces && !alone {
+            assert!(!project.join("keys/new").exists(), "{output}");
+            assert_eq!(std::fs::read_to_string(project.join("keys/l")).unwrap(), "of the user", "{output}");
+        }
+    }
 }

@@ -18,6 +18,11 @@ use stage::{Held, Stage, Try};
 
 /// Runs every try of a table, and tells all that were not as they should be.
 async fn all(table: &[Try]) {
+    tried(table, false).await;
+}
+
+/// The same, with deny rules on files of the project or without.
+async fn tried(table: &[Try], rules: bool) {
     let strength = self_test().await;
     let Strength::Enforced { namespaces, processes, .. } = strength else {
         panic!("this kernel can not hold a sandbox: {strength}")
@@ -30,7 +35,8 @@ async fn all(table: &[Try]) {
             faults.push(format!("{}: does no harm even without a sandbox: {}", attempt.name, bare.output));
         }
         for alone in [false, true] {
-            let stage = Stage::new();
+            let mut stage = Stage::new();
+            stage.rules = rules;
             let mut policy = stage.policy();
             policy.without_namespaces = alone;
             policy.network = if attempt.offline { Network::Deny } else { Network::Allow };
@@ -71,6 +77,16 @@ async fn nothing_fixed_is_changed() {
 }
 
 #[tokio::test]
+async fn nothing_planted_is_left_where_it_would_be_obeyed() {
+    all(files::PLANTED).await;
+}
+
+#[tokio::test]
+async fn what_deny_rules_name_is_neither_read_nor_changed() {
+    tried(files::DENIED, true).await;
+}
+
+#[tokio::test]
 async fn no_other_process_is_touched() {
     all(system::PROCESSES).await;
 }
@@ -87,11 +103,15 @@ async fn no_more_is_taken_than_was_given() {
 
 #[test]
 fn the_table_is_as_long_as_it_is_said_to_be() {
-    let tables = [files::WRITES, files::READS, files::FIXED, system::PROCESSES, system::NETWORK, system::QUOTAS];
+    let (of_files, of_system) = (
+        [files::WRITES, files::READS, files::FIXED, files::DENIED, files::PLANTED],
+        [system::PROCESSES, system::NETWORK, system::QUOTAS],
+    );
+    let tables: Vec<&[Try]> = of_files.into_iter().chain(of_system).collect();
     let mut names: Vec<&str> = tables.iter().flat_map(|table| table.iter().map(|attempt| attempt.name)).collect();
     names.sort_unstable();
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count, "two tries have one name");
-    assert!(count >= 60, "{count} tries");
+    assert!(count >= 100, "{count} tries");
 }

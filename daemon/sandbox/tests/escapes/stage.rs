@@ -13,10 +13,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use mcode_sandbox::{CommandSpec, LocalRunner, Network, Policy, Quotas, Watch};
+use mcode_sandbox::{CommandSpec, Denied, LocalRunner, Network, Policy, Quotas, Watch};
 
 /// What no sandboxed command may print.
 pub(crate) const SECRET: &str = "s3cr3t-of-the-user";
+/// Settings of a repository that name things in the project, one of which is not there.
+const NAMING: &str = "[core]\n\tbare = false\n\thooksPath = own\n[include]\n\tpath = ../later\n\
+                      [filter \"f\"]\n\tclean = sh ./tool.sh %f\n";
 /// What a command prints when it did what it must not.
 const BROKEN: &str = "BROKEN";
 /// How long a signal may take to end a process.
@@ -78,6 +81,8 @@ pub(crate) struct Stage {
     sockets: Vec<UnixListener>,
     abstract_name: String,
     shared: PathBuf,
+    /// With deny rules on files in `w`.
+    pub(crate) rules: bool,
 }
 
 impl Drop for Stage {
@@ -100,7 +105,10 @@ impl Stage {
             "w/vendor/sub/.git/hooks",
             "w/vendor/sub/.git/objects",
             "w/vendor/sub/.git/refs",
+            "w/vendor/sub/own",
             "w/tmp",
+            "w/conf/deep",
+            "w/kept",
             "out/dir",
             "hid",
             "run",
@@ -114,14 +122,27 @@ impl Stage {
             ("w/.git/hooks/pre-commit", "#!/bin/sh\n"),
             ("w/.mcode/config.toml", "model = \"a/b\"\n"),
             ("w/vendor/sub/.git/HEAD", "ref: refs/heads/main\n"),
-            ("w/vendor/sub/.git/config", "[core]\n\tbare = false\n"),
+            ("w/vendor/sub/.git/config", NAMING),
+            ("w/vendor/sub/own/post-merge", "true\n"),
+            ("w/vendor/sub/tool.sh", "cat\n"),
             ("out/file", "of the user\n"),
             ("out/dir/below", "of the user\n"),
             ("hid/secret", SECRET),
+            ("w/.env", SECRET),
+            ("w/conf/deep/.env", SECRET),
+            ("w/conf/key.pem", SECRET),
+            ("w/read.sh", "cat .env conf/key.pem"),
+            ("w/write.sh", "echo x >> kept/file"),
+            ("w/Makefile", "read:\n\t@cat .env\nwrite:\n\t@echo x >> kept/file\n"),
+            ("w/kept/file", "of the user\n"),
+            ("w/lock", "of the user\n"),
         ] {
             std::fs::write(root.join(name), content).unwrap();
         }
         std::os::unix::fs::symlink(root.join("hid/secret"), root.join("out/link")).unwrap();
+        std::fs::hard_link(root.join("w/conf/key.pem"), root.join("w/another")).unwrap();
+        std::fs::hard_link(root.join("w/lock"), root.join("w/lock-too")).unwrap();
+        std::os::unix::fs::symlink("conf/key.pem", root.join("w/link")).unwrap();
         let outsider = Command::new("sleep").arg("600").env("OUTSIDER", SECRET).stdin(Stdio::null()).spawn().unwrap();
         let abstract_name = format!("mcode-escape-{}", outsider.id());
         let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
@@ -132,7 +153,7 @@ impl Stage {
         udp.set_nonblocking(true).unwrap();
         let shared = Path::new("/dev/shm").join(&abstract_name);
         std::fs::write(&shared, SECRET).unwrap();
-        Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name, shared }
+        Self { _kept: kept, root, outsider, tcp, udp, sockets, abstract_name, shared, rules: false }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -146,6 +167,7 @@ impl Stage {
             shown: Vec::new(),
             fixed: ["w/.git/hooks", "w/.git/config", "w/.mcode"].map(|name| self.path(name)).to_vec(),
             projects: vec![self.path("w")],
+            pinned: Vec::new(),
             absent: Vec::new(),
             sockets: vec![self.path("run/d.sock")],
             network: Network::Allow,
@@ -153,7 +175,15 @@ impl Stage {
             quotas: Quotas { processes: 64, file_bytes: 16 << 20 },
             without_namespaces: false,
         };
-        policy.with_repositories()
+        let policy = policy.with_repositories();
+        if self.rules { policy.with_denied(&self.denied()) } else { policy }
+    }
+
+    /// `view(**/.env)`, `view(conf/*.pem)`, `edit(kept/**)` and `edit(lock)`.
+    pub(crate) fn denied(&self) -> Denied {
+        let glob = |name: &str| self.path(name).display().to_string();
+        let view = ["/**/.env".to_owned(), glob("w/conf/*.pem")];
+        Denied::of(&view, &[glob("w/kept/**"), glob("w/lock")], &[self.path("w")], false)
     }
 
     pub(crate) fn spec(&self, argv: Vec<String>, policy: Option<Policy>) -> CommandSpec {
@@ -206,7 +236,9 @@ impl Stage {
 
     /// Tries it, and looks for harm: outside, in what is fixed, in the process that is not ours, or in what it says.
     pub(crate) async fn attempt(mut self, attempt: &Try, policy: Option<Policy>) -> Outcome {
-        let (before, bare) = (self.seen(), policy.is_none());
+        // That what may not be read stays in its place is tried by others than that it can not be read.
+        let whole = attempt.held != Held::Always;
+        let (before, bare) = (self.seen(whole), policy.is_none());
         let watch = Watch::begin(&self.policy());
         let argv = match attempt.shell {
             Script::Shell(script) => vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
@@ -215,7 +247,13 @@ impl Stage {
             }
         };
         let (mut output, code) = self.output(argv, policy).await;
-        let after = self.seen();
+        let told = watch.changes().into_iter().map(|change| change.path).collect();
+        if !bare {
+            // What was planted is moved aside when a command ends.
+            let settled = watch.settle(&self.path("aside"), &[]);
+            writeln!(output, "\nsettled: {settled:?}").unwrap();
+        }
+        let after = self.seen(whole);
         if before != after {
             write!(output, "\nCHANGED\n{before}\nTO\n{after}").unwrap();
         }
@@ -236,11 +274,11 @@ impl Stage {
         let heard = self.udp.recv(&mut [0; 64]).is_ok();
         let said = output.contains(SECRET) || output.contains(BROKEN);
         assert_eq!(self.sockets.len(), 2);
-        Outcome { harmed: before != after || ended || heard || said, told: watch.changes(), output }
+        Outcome { harmed: before != after || ended || heard || said, told, output }
     }
 
     /// Everything that must stay as it is.
-    fn seen(&self) -> String {
+    fn seen(&self, whole: bool) -> String {
         let mut seen = String::new();
         for name in [
             "out",
@@ -250,8 +288,22 @@ impl Stage {
             "w/.mcode",
             "w/vendor/sub/.git/hooks",
             "w/vendor/sub/.git/config",
+            "w/kept",
+            "w/lock",
+            "w/vendor/sub/own",
+            "w/vendor/sub/tool.sh",
+            "w/vendor/sub/later",
+            "w/.git/commondir",
+            "w/vendor/sub/.git/commondir",
+            "w/new/.git/hooks/pre-push",
+            "w/other/.git/config",
         ] {
             look(&self.path(name), &mut seen);
+        }
+        // What may not be read has its content looked at alone: a further name does no harm by itself.
+        for name in ["w/.env", "w/conf/key.pem"].into_iter().filter(|_| whole) {
+            let whole = std::fs::read_to_string(self.path(name)).is_ok_and(|text| text == SECRET);
+            writeln!(seen, "{name} is whole: {whole}").unwrap();
         }
         seen
     }

@@ -8,7 +8,8 @@ use mcode_sandbox::{Hosted, ProcessIdentity, Survivor};
 
 use super::process::Process;
 use super::table::ProcessTable;
-use crate::bounds::Wish;
+use super::watched::Watched;
+use crate::bounds::{Bounds, Wish};
 use crate::port::ToolPort;
 
 /// Why what has no thread any more is ended.
@@ -81,8 +82,15 @@ impl ProcessTable {
     }
 
     /// Takes up a command that was found: from now on it is a process of its thread like any other. `call_recorded` says
-    /// that the log has the end of its call already.
-    pub fn adopt(&self, thread: ThreadId, found: Found, call_recorded: bool, port: Arc<dyn ToolPort>) -> Arc<Process> {
+    /// that the log has the end of its call already. It is watched as far as the earlier daemon did.
+    pub fn adopt(
+        &self,
+        thread: ThreadId,
+        found: Found,
+        call_recorded: bool,
+        port: Arc<dyn ToolPort>,
+        bounds: &Arc<Bounds>,
+    ) -> Arc<Process> {
         self.take(thread, found.process_id);
         let Found { process_id, tool_call_id, command, given, hosted, .. } = found;
         let process = Arc::new(Process::new(process_id, tool_call_id, command, given, hosted, true));
@@ -90,7 +98,8 @@ impl ProcessTable {
             process.note_recorded(true);
         }
         self.insert(thread, Arc::clone(&process));
-        self.tend(Arc::clone(&process), port);
+        let watched = Watched::taken_up(bounds, thread, process_id);
+        self.tend(Arc::clone(&process), port, watched);
         process
     }
 

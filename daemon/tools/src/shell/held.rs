@@ -1,12 +1,13 @@
 //! What a command is held to, and what is said of it afterwards.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
-use mcode_sandbox::{Policy, Watch};
+use mcode_sandbox::Policy;
 
-use crate::bounds::{Hold, Wish, summary};
+use super::watched::{Watched, words};
+use crate::bounds::{Hold, Lack, Wish, summary};
 use crate::fs::path::shown;
 use crate::tool::{CallContext, ToolFailure};
 
@@ -36,19 +37,31 @@ const SEARCHED_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Held {
     policy: Option<Arc<Policy>>,
-    watch: Option<Box<Watch>>,
-    /// Why nothing holds it; said once per thread.
-    nothing: Option<String>,
+    watched: Option<Arc<Watched>>,
+    /// What is not held, and why; said once per thread.
+    unheld: Option<String>,
 }
 
 impl Held {
     /// Makes the policy of a command whose wish was granted, and looks at what it might plant.
-    pub(super) async fn begin(context: &CallContext, wish: Wish) -> Result<Self, ToolFailure> {
+    pub(super) async fn begin(context: &CallContext, wish: Wish, cwd: &Path) -> Result<Self, ToolFailure> {
         Ok(match context.bounds.command(wish).await.map_err(ToolFailure::Failed)? {
-            Hold::Held(policy, watch) => Self { policy: Some(Arc::from(policy)), watch: Some(watch), nothing: None },
-            Hold::LetOut => Self { policy: None, watch: None, nothing: None },
+            Hold::Held { policy, watch, temp, lacks } => {
+                if !policy.may_read(&cwd.canonicalize().unwrap_or_else(|_| cwd.to_path_buf())) {
+                    return Err(ToolFailure::Failed(format!(
+                        "{}: a deny rule, or the sandbox, hides this folder from commands; nothing was run",
+                        shown(context, cwd)
+                    )));
+                }
+                let told = !lacks.is_empty() && context.bounds.first_time(Lack::Rules);
+                let unheld = told.then(|| lacks.join("; "));
+                let watched = Watched::new(*watch, context.bounds.aside(), temp);
+                Self { policy: Some(Arc::from(policy)), watched: Some(Arc::new(watched)), unheld }
+            }
+            Hold::LetOut => Self { policy: None, watched: None, unheld: None },
             Hold::Nothing(why) => {
-                Self { policy: None, watch: None, nothing: context.bounds.first_time().then_some(why) }
+                let said = || format!("no sandbox: this command could touch whatever its user may; {why}");
+                Self { policy: None, watched: None, unheld: context.bounds.first_time(Lack::Sandbox).then(said) }
             }
         })
     }
@@ -58,12 +71,17 @@ impl Held {
         self.policy.clone()
     }
 
+    /// What it is watched by.
+    pub(super) fn watched(&self) -> Option<Arc<Watched>> {
+        self.watched.clone()
+    }
+
     /// Lines for the model and the user after the command's output: what may have failed because of the sandbox, and
-    /// what the command changed that will run outside it. Blocking.
+    /// what was found so far of what the command changed that would run outside it.
     pub(super) fn remarks(&self, context: &CallContext, failed: bool, output: &str) -> String {
         let mut text = String::new();
-        if let Some(why) = &self.nothing {
-            let _ = write!(text, "\n[no sandbox: this command could touch whatever its user may; {why}]");
+        if let Some(what) = &self.unheld {
+            let _ = write!(text, "\n[{what}]");
         }
         if let Some(policy) = self.policy.as_deref().filter(|_| failed && refused(output)) {
             let _ = write!(
@@ -73,15 +91,9 @@ impl Held {
                 summary(policy)
             );
         }
-        let changes = self.watch.as_deref().map(Watch::changes).unwrap_or_default();
-        if !changes.is_empty() {
-            let names: Vec<String> = changes.iter().map(|path: &PathBuf| shown(context, path)).collect();
-            let _ = write!(
-                text,
-                "\n[while this ran, files changed that git or mcode will run or obey outside the sandbox: {}. Tell the \
-                 user to look at them before git is used there]",
-                names.join(", ")
-            );
+        let found = self.watched.as_deref().map(Watched::found).unwrap_or_default();
+        if !found.is_empty() {
+            let _ = write!(text, "\n[while this ran, {} Tell the user]", words(&found, |path| shown(context, path)));
         }
         text
     }

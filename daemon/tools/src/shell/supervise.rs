@@ -3,23 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::clean::clean;
 use super::process::{End, Process, Stage};
+use super::watched::{Watched, warning};
 use crate::port::ToolPort;
 
 /// How often people who watch get more output.
 const LIVE_EVERY: Duration = Duration::from_millis(100);
 /// Most bytes that they get at once; what is beyond is not shown live.
 const LIVE_BYTES_MAX: usize = 8 * 1024;
+/// How long after a command's end nothing is taken to be left of it before that is looked at.
+const GONE_SOON: Duration = Duration::from_millis(20);
 /// Most characters of the last output in a notice.
 const NOTICE_CHARS_MAX: usize = 2000;
 /// Said of a command that nothing is heard of any more.
 const LOST: &str = "its end was not seen";
 
-/// Sees a command through. The process is [`Stage::Gone`] when this returns, and its end is recorded.
-pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>) {
+/// Sees a command through. The process is [`Stage::Gone`] when this returns, and its end is recorded. What it planted is
+/// dealt with when the command ends, and again when nothing of it runs any more.
+pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>, watched: Option<Arc<Watched>>) {
     let mut progress = process.hosted.progress();
     let mut live = Live { shown: process.shown_from(), next: Instant::now() };
     let mut asked = false;
@@ -30,6 +34,13 @@ pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>) {
         }
         if let Some(end) = process.end_of(&now) {
             live.show(&process, &*port);
+            if process.stage() < Stage::Lingering && watched.is_some() {
+                // As a rule all of it is gone at once, and one look is enough.
+                if matches!(timeout(GONE_SOON, progress.wait_for(|now| now.gone)).await, Ok(Ok(_))) {
+                    continue;
+                }
+                settle(&process, &*port, watched.as_ref()).await;
+            }
             process.advance(Stage::Lingering, end, Duration::from_millis(now.took_ms));
         } else {
             process.changed();
@@ -50,9 +61,20 @@ pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>) {
     let end = end.unwrap_or_else(|| End::Lost(LOST.to_owned()));
     let took = Duration::from_millis(progress.borrow().took_ms);
     process.note_end(end.clone(), took);
-    let notice = notice(&process, &end);
+    settle(&process, &*port, watched.as_ref()).await;
+    watched.iter().for_each(|watched| watched.ended());
+    let notice = notice(&process, &end, watched.as_deref());
     port.process_exited(process.process_id, end.code(), end.words(), notice).await;
     process.advance(Stage::Gone, end, took);
+}
+
+/// Moves aside what the command has planted so far, and tells people.
+async fn settle(process: &Process, port: &dyn ToolPort, watched: Option<&Arc<Watched>>) {
+    let Some(watched) = watched.map(Arc::clone) else { return };
+    let found = tokio::task::spawn_blocking(move || watched.settle()).await.unwrap_or_default();
+    if !found.is_empty() {
+        port.warn(warning(&process.command, &found)).await;
+    }
 }
 
 /// What people who watch have seen.
@@ -80,7 +102,7 @@ impl Live {
 }
 
 /// What the model is told when a background command ended by itself or by its limit.
-fn notice(process: &Process, end: &End) -> Option<String> {
+fn notice(process: &Process, end: &End, watched: Option<&Watched>) -> Option<String> {
     if !process.is_background() || matches!(end, End::Killed(_)) {
         return None;
     }
@@ -91,8 +113,11 @@ fn notice(process: &Process, end: &End) -> Option<String> {
     let output =
         if last.trim().is_empty() { "It printed nothing.".into() } else { format!("Its last output:\n{last}") };
     let seconds = process.took().as_secs_f64();
+    let found = watched.map(Watched::found).unwrap_or_default();
+    let planted =
+        if found.is_empty() { String::new() } else { format!("\n{}", warning(&process.command, &found).text) };
     Some(format!(
-        "The background process {} (`{}`) has ended: {} ({seconds:.1} s after its start). {output}",
+        "The background process {} (`{}`) has ended: {} ({seconds:.1} s after its start). {output}{planted}",
         process.process_id,
         process.command,
         end.words()

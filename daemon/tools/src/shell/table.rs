@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::found::Found;
 use super::process::{Process, Stage};
 use super::supervise::supervise;
+use super::watched::Watched;
 use crate::port::ToolPort;
 
 /// Most processes that one thread may have running.
@@ -72,8 +73,8 @@ impl ProcessTable {
     }
 
     /// Sees a process through, in a task of its own.
-    pub(super) fn tend(&self, process: Arc<Process>, port: Arc<dyn ToolPort>) {
-        drop(self.tasks.spawn(supervise(process, port)));
+    pub(super) fn tend(&self, process: Arc<Process>, port: Arc<dyn ToolPort>, watched: Option<Arc<Watched>>) {
+        drop(self.tasks.spawn(supervise(process, port, watched)));
     }
 
     /// A process whose whole output its call has given is not shown any more; it goes once that is recorded.

@@ -171,7 +171,7 @@ impl Tool for ShellTool {
         let background_after = self.background_after;
         Box::pin(async move {
             let wanted = Wanted::parse(&arguments, &context)?;
-            let held = Held::begin(&context, wanted.wish).await?;
+            let held = Held::begin(&context, wanted.wish, &wanted.cwd).await?;
             let process = start(&hosts, &shell, &table, &wanted, &context, &held).await?;
             let attending = Attending {
                 thread_id: context.thread_id,
@@ -207,6 +207,12 @@ async fn start(
         .map_err(|error| ToolFailure::Failed(format!("the command could not be written to a file: {error}")))?;
     let process_id = ProcessId::from_uuid(context.ids.next());
     let spec = spec(shell, &script, process_id, wanted, context, held);
+    let watched = held.watched();
+    if let Some(watched) = &watched {
+        let (watched, bounds) = (Arc::clone(watched), context.bounds.clone());
+        // Before it begins: whichever daemon sees its end knows how things were.
+        tokio::task::spawn_blocking(move || watched.put_down(bounds.of_all(), process_id)).await.ok();
+    }
     let (hosts, port, given) = (hosts.clone(), Arc::clone(&context.port), wanted.wish);
     let (thread_id, tool_call_id, noting) = (context.thread_id, context.tool_call_id, Arc::clone(table));
     let (tell, started) = oneshot::channel();
@@ -216,7 +222,10 @@ async fn start(
         let hosted = match hosts.start(spec).await {
             Ok(hosted) => hosted,
             // Nobody listens when the call was dropped.
-            Err(error) => return drop(tell.send(Err(spawn_failure(&error)))),
+            Err(error) => {
+                watched.iter().for_each(|watched| watched.ended());
+                return drop(tell.send(Err(spawn_failure(&error))));
+            }
         };
         let process = Arc::new(Process::new(process_id, tool_call_id, command, given, hosted, false));
         noting.insert(thread_id, Arc::clone(&process));
@@ -231,7 +240,7 @@ async fn start(
         port.process_started(record).await;
         // Dropped where nobody takes it, which ends the command.
         drop(tell.send(Ok(KillOnDrop::new(&process))));
-        supervise(process, port).await;
+        supervise(process, port, watched).await;
         drop::<ShellCommand>(script);
     }));
     started.await.map_err(|_| ToolFailure::Failed("the command's start could not be recorded".into()))?

@@ -11,7 +11,7 @@ use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_permissions::access::Access;
 use mcode_tools::bounds::Settings;
-use mcode_tools::port::StartedProcess;
+use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::{
     AskOutcome, Bounds, CallBounds, CallContext, FileLedger, OwnPlaces, Reach, ToolFailure, ToolOutput, ToolPort,
     ToolSet, file_tools,
@@ -42,6 +42,10 @@ struct QuietPort;
 
 impl ToolPort for QuietPort {
     /// A file named `withheld` stands for one that a rule forbids.
+    fn warn(&self, _: Warning) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     fn may_read(&self, path: &std::path::Path) -> bool {
         path.file_name().is_none_or(|name| name != "withheld")
     }

@@ -12,7 +12,7 @@ use mcode_events::tool::{ResultPart, TaskItem};
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_sandbox::Hosts;
 use mcode_tools::bounds::Settings;
-use mcode_tools::port::StartedProcess;
+use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::shell::{ProcessTable, shell_tools};
 use mcode_tools::{
     AskOutcome, Bounds, CallBounds, CallContext, FileLedger, OwnPlaces, Reach, Tool, ToolFailure, ToolPort,
@@ -37,6 +37,7 @@ pub struct Notes {
     started: Mutex<Vec<StartedProcess>>,
     exited: Mutex<Vec<Exited>>,
     output: Mutex<String>,
+    pub warned: Mutex<Vec<Warning>>,
     pub tasks: Mutex<Vec<TaskItem>>,
     pub answer: Mutex<Option<AskOutcome>>,
 }
@@ -56,6 +57,11 @@ impl Notes {
 }
 
 impl ToolPort for Notes {
+    fn warn(&self, warning: Warning) -> BoxFuture<'_, ()> {
+        self.warned.lock().unwrap().push(warning);
+        Box::pin(async {})
+    }
+
     fn may_read(&self, _path: &std::path::Path) -> bool {
         true
     }
