@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
     }
-    threads.wake_found()?;
+    threads.wake_unfinished().await?;
     threads.wake_ephemeral().await?;
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
@@ -134,6 +134,8 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
             })
         }),
         processes,
+        going_on: Arc::default(),
+        own_env: Arc::new(mcode_env::process::vars()),
         change_rule: change_rule(config.clone()),
     })
 }

@@ -109,6 +109,7 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
             ("write", Leaf(Texts)),
         ]),
     ),
+    ("background", Table(&[("wake", Leaf(Switch))])),
     (
         "goals",
         Table(&[

@@ -11,6 +11,7 @@ mod ending;
 mod hiding;
 mod keeping;
 mod models;
+mod resuming;
 mod ruling;
 mod sandboxed;
 mod setup;

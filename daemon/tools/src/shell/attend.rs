@@ -120,7 +120,10 @@ async fn output(
 ) -> Result<(String, String), ToolFailure> {
     let (process, blobs) = (Arc::clone(process), Arc::clone(&attending.blobs));
     blocking(move || {
-        let text = render(&blobs, process.hosted.output());
+        let text = match process.hosted.output().fault() {
+            Some(fault) => format!("[what it printed is lost: {fault}]"),
+            None => render(&blobs, process.hosted.output()),
+        };
         let failed = process.end().is_some_and(|end| end.code() != Some(0));
         let remarks = remarks(failed, &text);
         (text, remarks)
@@ -156,7 +159,8 @@ fn finished(process: &Process, mut text: String, members: &[u32], remarks: &str)
     let words = end.words();
     let words = words.strip_prefix("exit code").map_or(words.clone(), |code| format!("exit{code}"));
     let preview = format!("{words} in {seconds:.1} s");
-    let failed = end.code() != Some(0);
+    // An end without the output is no success: nothing is known of what it said.
+    let failed = end.code() != Some(0) || process.hosted.output().fault().is_some();
     ToolOutput { exit_code: end.code(), failed, ..ToolOutput::text(text, preview) }
 }
 
