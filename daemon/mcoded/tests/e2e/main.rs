@@ -6,6 +6,7 @@
 mod answering;
 mod approving;
 mod asking;
+mod closing;
 mod denying;
 mod ending;
 mod hiding;
@@ -23,5 +24,6 @@ mod surviving;
 mod telling;
 mod terminal;
 mod trusting;
+mod waking;
 mod watching;
 mod working;
