@@ -10,6 +10,7 @@ mod closing;
 mod denying;
 mod ending;
 mod hiding;
+mod hosting;
 mod keeping;
 mod models;
 mod resuming;

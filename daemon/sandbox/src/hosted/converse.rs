@@ -188,6 +188,7 @@ async fn last_words(kept: &Kept, tree: Tree) -> Progress {
         Some(status) => end_orphan(status).await,
         None => drop(end_command(tree.command).await),
     }
+    tokio::task::spawn_blocking(crate::orphans::end_orphans).await.ok();
     lost(known)
 }
 
