@@ -2514,6 +2514,9 @@ pub struct Model {
     /// Whether it is the configured default.
     #[prost(bool, tag = "12")]
     pub is_default: bool,
+    /// Where it is asked, for this client: its variable, the configuration, or what is known of the provider.
+    #[prost(string, tag = "13")]
+    pub base_url: ::prost::alloc::string::String,
 }
 /// Asks for models.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -27,3 +27,4 @@ pub use effective::{
 pub use error::ConfigError;
 pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Managed, Origin};
 pub use project::ProjectConfig;
+pub use schema::nearest;

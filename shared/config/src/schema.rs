@@ -167,13 +167,17 @@ pub(crate) fn find(path: &[String]) -> Result<Node, (String, Vec<&'static str>)>
 
 /// "unknown key 'modle'; did you mean 'model'?"
 pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known.map(|key| (distance(name, key), key)).min();
-    match nearest {
-        Some((steps, key)) if steps <= 2.max(name.len() / 3) => {
-            format!("unknown key '{name}'; did you mean '{key}'?")
-        }
-        _ => format!("unknown key '{name}'"),
+    match nearest(name, known) {
+        Some(key) => format!("unknown key '{name}'; did you mean '{key}'?"),
+        None => format!("unknown key '{name}'"),
     }
+}
+
+/// The name that was meant, if one of these is near enough.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (steps, key) = known.map(|key| (distance(name, key), key)).min()?;
+    (steps <= 2.max(name.len() / 3)).then_some(key)
 }
 
 /// Edits (insert, remove, replace, swap of neighbours) between two words.

@@ -29,7 +29,10 @@ pub(crate) struct WatchArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: WatchArgs) -> Outcome {
-    let client = context.connect().await?;
+    // A daemon that is there no more was stopped by somebody: whoever only looks does not bring it back, but waits some
+    // time for it, as for a restart.
+    drop(context.connect().await?);
+    let client = context.connect_running().await?;
     let thread_id = client.thread_id(&args.thread).await?;
     let follow = Follow::new(client.clone(), &thread_id, args.after);
     let mut watch = Watch {

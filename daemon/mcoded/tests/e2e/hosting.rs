@@ -137,3 +137,25 @@ fn a_tool_call_starts_no_daemon() {
     let (_, told, _) = stage.server.request(2).tool_results().pop().unwrap();
     assert!(told.contains("may not start one") && told.contains("[exit code 6]"), "{told}");
 }
+
+/// An editor that is called by its name finds no terminal: it ends at once, or its limit ends it.
+#[test]
+fn b06_an_editor_without_a_terminal_ends() {
+    let stage = Stage::new(
+        Script::new()
+            .reply(Reply::tool_calls([
+                ("shell", json!({"command": "vi f.txt"})),
+                ("shell", json!({"command": "touch begun; exec vi -e f.txt", "timeout_s": 5})),
+            ]))
+            .reply(Reply::text("on")),
+    );
+    let before = std::time::Instant::now();
+    stage.ask(&["--yolo", "edit it"]).ok();
+    let results = stage.server.request(2).tool_results();
+    assert!(before.elapsed().as_secs() < 30, "{results:?}");
+    assert!(
+        results.iter().all(|(_, text, _)| text.contains("[exit code") || text.contains("[timed out")),
+        "{results:?}"
+    );
+    stage.daemon.wait_until("nothing is left", || stage.daemon.processes().is_empty());
+}
