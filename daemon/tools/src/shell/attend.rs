@@ -185,7 +185,8 @@ fn moved(process: &Process, mut text: String, remarks: &str) -> ToolOutput {
     }
     text.push_str(&format!(
         "[it still runs after {seconds} s and goes on in the background as {id} (pid {pid}); you are told when it ends; \
-         read its further output with the process tool]{remarks}"
+         read its further output with the process tool. It has no terminal and no input: if it waits for a person, as an \
+         editor, a pager or a prompt does, it never ends, so kill it there]{remarks}"
     ));
     ToolOutput::text(text, format!("still running after {seconds} s, in the background"))
 }
