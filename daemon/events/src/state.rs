@@ -367,10 +367,8 @@ impl ThreadState {
             EventBody::ToolCallStarted { call, .. } => {
                 self.open.tool_calls.insert(call.tool_call_id, call.clone());
             }
-            EventBody::ToolCallBegun { tool_call_id } => {
-                if self.open.tool_calls.contains_key(tool_call_id) {
-                    self.open.begun.insert(*tool_call_id);
-                }
+            EventBody::ToolCallBegun { tool_call_id } if self.open.tool_calls.contains_key(tool_call_id) => {
+                self.open.begun.insert(*tool_call_id);
             }
             EventBody::ToolCallFinished { name, result } => {
                 self.open.tool_calls.remove(&result.tool_call_id);
