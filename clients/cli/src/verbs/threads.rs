@@ -278,6 +278,11 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
             let body = truncate_middle(body.trim_end(), RESULT_BYTES_MAX).replace('\n', "\n    ");
             sanitize(&format!("  {} {}:\n    {body}", end.name, end.status)).into_owned()
         }
+        Body::ApprovalRequested(asked) => {
+            let approval = asked.approval.as_ref()?;
+            let until = approval.deadline.as_ref().map(|it| format!(", until {}", local(Some(it)))).unwrap_or_default();
+            sanitize(&format!("  {} asks for {}{until}", approval.approval_id, approval.tool)).into_owned()
+        }
         Body::ApprovalResolved(resolved) => {
             sanitize(&format!("  {} {} {}", resolved.outcome, resolved.by, resolved.reason)).trim_end().to_owned()
         }
@@ -287,6 +292,10 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         }
         Body::QuestionAnswered(answered) => format!("{} {}", style.bold("answer"), sanitize(&answered.answer)),
         Body::Notice(notice) => style.yellow(&sanitize(&format!("{}: {}", notice.level, notice.text))),
+        Body::RunStarted(run) if run.trigger == "background" => {
+            format!("\n{}", style.dim("— goes on by itself: a command in the background has ended"))
+        }
+        Body::RunResumed(_) => format!("\n{}", style.dim("— gone on with by another daemon")),
         Body::RunFinished(end) => {
             let why = end.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             format!("\n{}", style.dim(&sanitize(&format!("— {}{why}", end.status))))

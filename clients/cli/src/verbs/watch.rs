@@ -172,7 +172,9 @@ impl Watch {
 /// An event as a line for people: seq, kind, and what it is about.
 fn text_line(event: &v1::Event) -> Option<String> {
     let (kind, about) = match event.body.as_ref()? {
+        Body::RunStarted(run) if run.trigger == "background" => ("run_started", format!("{} (by itself)", run.model)),
         Body::RunStarted(run) => ("run_started", run.model.clone()),
+        Body::RunResumed(_) => ("run_resumed", String::new()),
         Body::RunFinished(run) => {
             let why = run.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             ("run_finished", format!("{}{why}", run.status))
