@@ -43,6 +43,8 @@ calls! {
     ThreadServiceClient create_thread(CreateThreadRequest) -> CreateThreadResponse within CALL_DEADLINE;
     ThreadServiceClient get_thread(GetThreadRequest) -> GetThreadResponse within CALL_DEADLINE;
     ThreadServiceClient list_threads(ListThreadsRequest) -> ListThreadsResponse within CALL_DEADLINE;
+    ThreadServiceClient close_thread(CloseThreadRequest) -> CloseThreadResponse within LONG_CALL_DEADLINE;
+    ThreadServiceClient delete_thread(DeleteThreadRequest) -> DeleteThreadResponse within LONG_CALL_DEADLINE;
     RunServiceClient start_run(StartRunRequest) -> StartRunResponse within CALL_DEADLINE;
     RunServiceClient steer_run(SteerRunRequest) -> SteerRunResponse within CALL_DEADLINE;
     RunServiceClient queue_input(QueueInputRequest) -> QueueInputResponse within CALL_DEADLINE;

@@ -221,6 +221,8 @@ impl From<StartError> for ClientError {
         match error {
             StartError::Connect(error) => error.into(),
             StartError::Endpoint(error) => error.into(),
+            StartError::ToolCall => Self::new(ErrorKind::Daemon, "DAEMON_UNREACHABLE", message)
+                .hint("a person starts it, with: mcode daemon start"),
             StartError::NoProgram { .. } => Self::new(ErrorKind::Daemon, "DAEMON_NOT_FOUND", message)
                 .hint("install mcoded beside mcode, or put its folder on PATH"),
             StartError::Ended { status, .. } => {

@@ -1,23 +1,24 @@
-//! Tool calls of an earlier daemon whose commands outlived it: no model is asked, but what was started is seen through.
+//! Runs of an earlier daemon: what was started is seen through, what was asked is waited for, and then the run goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use mcode_events::blob::Blobs;
 use mcode_events::event::EventBody;
-use mcode_events::run::{RunError, RunErrorKind, RunStatus};
+use mcode_events::message::{Part, Role};
+use mcode_events::run::{RunError, RunStatus};
+use mcode_events::state::{Entry, ThreadState};
 use mcode_events::tool::TaskItem;
-use mcode_ids::{ProcessId, ThreadId, ToolCallId, TurnId};
+use mcode_ids::{ProcessId, StepId, ThreadId, ToolCallId, TurnId};
 use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::shell::{Attending, BACKGROUND_AFTER_S, Process, ProcessTable, attend};
 use mcode_tools::{AskOutcome, ToolPort};
-use tokio_util::sync::CancellationToken;
+use serde_json::Value;
 
-use crate::calls::{failed, finished};
-use crate::drive::RunOutcome;
+use crate::calls::{Call, failed, finished};
+use crate::drive::{Driver, RunContext, RunOutcome, RunServices, Stop, outcome};
 use crate::live::{LiveKey, LiveLane};
-use crate::port::RunPort;
+use crate::port::{RecordError, RunPort};
 
 /// The line of a command that was taken up to its thread. Its start is recorded already.
 #[derive(Debug)]
@@ -89,57 +90,87 @@ pub struct AdoptedCall {
     pub limited: bool,
 }
 
-/// What attending needs.
+/// What a run of an earlier daemon is gone on with.
 #[derive(Debug)]
-pub struct AdoptedRun {
-    /// The line to the thread.
-    pub port: RunPort,
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// The turn that the calls are part of.
+pub struct Resumption {
+    /// The turn that was under way.
     pub turn_id: TurnId,
-    /// Live text.
-    pub live: LiveLane,
-    /// Where long output goes.
-    pub blobs: Arc<dyn Blobs>,
+    /// The step that was under way.
+    pub step_id: Option<StepId>,
+    /// Calls whose commands run, or have ended since.
+    pub attended: Vec<AdoptedCall>,
+    /// Whether all other open calls are carried out: nothing of them was run yet.
+    pub untouched: bool,
     /// The processes.
     pub table: Arc<ProcessTable>,
-    /// Ends the run.
-    pub cancel: CancellationToken,
+    /// Why the model can not be asked again, if it can not.
+    pub end: Option<RunError>,
 }
 
-/// Waits for the commands, records what their calls give, and ends the run: the keys and the environment that it would
-/// need to go on were in the memory of the daemon that is gone.
-pub async fn attend_calls(run: AdoptedRun, calls: Vec<AdoptedCall>) -> RunOutcome {
-    join_all(calls.iter().map(|call| attend_call(&run, call))).await;
-    if run.cancel.is_cancelled() {
-        return RunOutcome { status: RunStatus::Cancelled, error: None, structured: None };
-    }
-    RunOutcome {
-        status: RunStatus::Interrupted,
-        error: Some(RunError {
-            kind: RunErrorKind::Interrupted,
-            reason: "INTERRUPTED".to_owned(),
-            message: "the daemon was restarted while the run was at work; its command was seen to its end".to_owned(),
-            hint: "go on with 'mcode ask --thread'".to_owned(),
-        }),
-        structured: None,
-    }
+/// Goes on with a run of an earlier daemon: commands are seen to their end, calls that were asked about are carried out
+/// or refused, and then the model is asked again, or the run ends as it has to.
+pub async fn resume(services: RunServices, context: RunContext, resumption: Resumption) -> RunOutcome {
+    let mut driver = Driver::new(services, context);
+    outcome(driver.resume(resumption).await)
 }
 
-async fn attend_call(run: &AdoptedRun, call: &AdoptedCall) {
-    let attending = Attending {
-        thread_id: run.thread_id,
-        blobs: Arc::clone(&run.blobs),
-        cancel: run.cancel.clone(),
-        background_after: (!call.limited).then_some(Duration::from_secs(BACKGROUND_AFTER_S)),
-    };
-    let result = match attend(&call.process, &run.table, &attending).await {
-        Ok(output) => finished(call.tool_call_id, output),
-        Err(failure) => failed(call.tool_call_id, failure),
-    };
-    run.live.close(LiveKey::ToolCall(call.tool_call_id));
-    let body = EventBody::ToolCallFinished { name: call.name.clone(), result };
-    // A call whose end could not be recorded is closed with its run, when there is space again.
-    let _ = run.port.record(run.turn_id, vec![body]).await.is_ok();
+impl Driver {
+    async fn resume(&mut self, resumption: Resumption) -> Result<Option<Value>, Stop> {
+        let Resumption { turn_id, step_id, attended, untouched, table, end } = resumption;
+        let ended = join_all(attended.iter().map(|call| self.attend(turn_id, &table, call))).await;
+        ended.into_iter().collect::<Result<Vec<()>, RecordError>>()?;
+        if self.context.cancel.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        if untouched {
+            let state = self.services.port.record(turn_id, Vec::new()).await?;
+            self.run_calls(turn_id, self.open_calls(&state)).await?;
+        }
+        if let Some(error) = end {
+            return Err(Stop::Interrupted(error));
+        }
+        if let Some(step_id) = step_id {
+            let stop_reason = "tool_use".to_owned();
+            let body = EventBody::StepFinished { step_id, status: RunStatus::Done, stop_reason };
+            self.services.port.record(turn_id, vec![body]).await?;
+        }
+        self.turns(turn_id).await
+    }
+
+    /// The calls that are open, in the order in which the model gave them.
+    fn open_calls(&self, state: &ThreadState) -> Vec<Call> {
+        let is_open = |part: &&Part| match part {
+            Part::ToolCall { tool_call_id, .. } => state.open.tool_calls.contains_key(tool_call_id),
+            _ => false,
+        };
+        let message = state.history.iter().rev().find_map(|entry| match entry.as_ref() {
+            Entry::Message { message, .. } if message.role == Role::Assistant => Some(message),
+            _ => None,
+        });
+        let parts: Vec<Part> =
+            message.map(|message| message.parts.iter().filter(is_open).cloned().collect()).unwrap_or_default();
+        let mut calls = self.prepare_calls(&parts);
+        for call in &mut calls {
+            call.asked = state.open.asked_about(call.tool_call_id).cloned();
+            self.services.live.open(LiveKey::ToolCall(call.tool_call_id), self.context.run_id);
+        }
+        calls
+    }
+
+    async fn attend(&self, turn_id: TurnId, table: &ProcessTable, call: &AdoptedCall) -> Result<(), RecordError> {
+        let attending = Attending {
+            thread_id: self.context.thread_id,
+            blobs: Arc::clone(&self.services.blobs),
+            cancel: self.context.cancel.clone(),
+            background_after: (!call.limited).then_some(Duration::from_secs(BACKGROUND_AFTER_S)),
+        };
+        let result = match attend(&call.process, table, &attending).await {
+            Ok(output) => finished(call.tool_call_id, output),
+            Err(failure) => failed(call.tool_call_id, failure),
+        };
+        let result = self.services.redactor.result(result);
+        self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
+        let body = EventBody::ToolCallFinished { name: call.name.clone(), result };
+        self.services.port.record(turn_id, vec![body]).await.map(drop)
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use mcode_events::event::{EventBody, Question};
+use mcode_events::event::{ApprovalRequest, EventBody, Question};
 use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
@@ -41,6 +41,8 @@ pub(crate) struct Call {
     /// What is wrong with it before it is even planned.
     problem: Option<String>,
     tool: Option<(Arc<dyn Tool>, ToolSpec)>,
+    /// What an earlier daemon has asked about it.
+    pub(crate) asked: Option<ApprovalRequest>,
 }
 
 impl Call {
@@ -94,7 +96,7 @@ impl Driver {
                 Err(failure) => (given.clone(), Some(failure.to_string())),
             },
         };
-        Call { tool_call_id, name: name.to_owned(), arguments, problem, tool }
+        Call { tool_call_id, name: name.to_owned(), arguments, problem, tool, asked: None }
     }
 
     /// Runs the calls of a step, in order; looks beside each other, everything else alone.

@@ -92,6 +92,8 @@ pub struct RunOutcome {
 pub(crate) enum Stop {
     Cancelled,
     Failed(RunError),
+    /// What an earlier daemon's run would need to go on is not there any more.
+    Interrupted(RunError),
 }
 
 impl From<RecordError> for Stop {
@@ -107,19 +109,19 @@ impl From<RecordError> for Stop {
 
 /// Runs turns until nothing is left to do. `first_turn` and its input are in the log already.
 pub async fn drive(services: RunServices, context: RunContext, first_turn: TurnId) -> RunOutcome {
-    let mut driver = Driver {
-        services,
-        context,
-        repetition: Repetition::default(),
-        last_call_denied: None,
-        answer_tries: 0,
-        refused_calls: 0,
+    let mut driver = Driver::new(services, context);
+    outcome(driver.turns(first_turn).await)
+}
+
+/// How a run ended, from what its turns came to.
+pub(crate) fn outcome(ended: Result<Option<Value>, Stop>) -> RunOutcome {
+    let (status, error) = match ended {
+        Ok(structured) => return RunOutcome { status: RunStatus::Done, error: None, structured },
+        Err(Stop::Cancelled) => (RunStatus::Cancelled, None),
+        Err(Stop::Failed(error)) => (RunStatus::Failed, Some(error)),
+        Err(Stop::Interrupted(error)) => (RunStatus::Interrupted, Some(error)),
     };
-    match driver.turns(first_turn).await {
-        Ok(structured) => RunOutcome { status: RunStatus::Done, error: None, structured },
-        Err(Stop::Cancelled) => RunOutcome { status: RunStatus::Cancelled, error: None, structured: None },
-        Err(Stop::Failed(error)) => RunOutcome { status: RunStatus::Failed, error: Some(error), structured: None },
-    }
+    RunOutcome { status, error, structured: None }
 }
 
 /// A run at work.
@@ -143,7 +145,18 @@ pub(crate) enum Next {
 }
 
 impl Driver {
-    async fn turns(&mut self, first_turn: TurnId) -> Result<Option<Value>, Stop> {
+    pub(crate) fn new(services: RunServices, context: RunContext) -> Self {
+        Self {
+            services,
+            context,
+            repetition: Repetition::default(),
+            last_call_denied: None,
+            answer_tries: 0,
+            refused_calls: 0,
+        }
+    }
+
+    pub(crate) async fn turns(&mut self, first_turn: TurnId) -> Result<Option<Value>, Stop> {
         let mut turn_id = first_turn;
         loop {
             let structured = self.turn(turn_id).await?;

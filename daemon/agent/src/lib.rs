@@ -24,7 +24,7 @@ pub mod rules;
 pub mod secrets;
 pub mod step;
 
-pub use adopted::{AdoptedCall, AdoptedPort, AdoptedRun, attend_calls};
+pub use adopted::{AdoptedCall, AdoptedPort, Resumption, resume};
 pub use drive::{RunContext, RunOutcome, RunServices, drive};
 pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
 pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};

@@ -61,12 +61,15 @@ mod tests {
                 cwd: String::new(),
                 add_dirs: Vec::new(),
                 answer_schema: None,
+                trigger: Default::default(),
+                kept: None,
             },
             status: RunStatus::Running,
             started_at_ms: 0,
             ended_at_ms: None,
             error: None,
             steps,
+            resumed: 0,
             usage: Usage { output_tokens, cost_usd, ..Usage::default() },
         }
     }

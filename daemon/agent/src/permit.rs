@@ -1,7 +1,7 @@
 //! Whether a call may run: decided by rules, asked if need be, and recorded before it takes effect.
 
 use mcode_events::audit::{AuditEntry, AuditKind};
-use mcode_events::event::{ApprovalOutcome, ApprovalRequest};
+use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody};
 use mcode_events::tool::{ToolCallStatus, ToolResult};
 use mcode_ids::{ApprovalId, TurnId};
 use mcode_permissions::access::Access;
@@ -29,17 +29,16 @@ pub(crate) async fn permit(
     spec: &ToolSpec,
     (plan, shielded): (&CallPlan, bool),
 ) -> Result<Result<(), ToolResult>, Stop> {
+    if let Some(asked) = &call.asked {
+        return permit_asked(services, context, turn_id, (call, asked), spec, (plan, shielded)).await;
+    }
     let decision = decide(services, context, spec, &plan.access, shielded);
     let ask = decision.verdict == Verdict::Ask && context.options.interactive;
     let approval_id = ask.then(|| ApprovalId::from_uuid(services.ids.next()));
     let mut record = recorded(services, context, call, plan, &decision);
     record.approval_id = approval_id;
     services.port.audit(record).await?;
-    let refused = |preview: &str, text: String| {
-        let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
-        preview.clone_into(&mut result.preview);
-        result
-    };
+    let refused = |preview: &str, text: String| refusal(call, preview, text);
     let why = &decision.why;
     match (decision.verdict, approval_id) {
         (Verdict::Allow, _) => Ok(Ok(())),
@@ -61,9 +60,64 @@ pub(crate) async fn permit(
                 answer = asked => answer?,
                 () = context.cancel.cancelled() => return Err(Stop::Cancelled),
             };
-            Ok(answered(&answer, refused))
+            begin(services, turn_id, call, answered(&answer, refused)).await
         }
     }
+}
+
+/// A call that an earlier daemon has asked about. The answer counts for what whoever gave it was shown, and rules that
+/// were made since count too.
+async fn permit_asked(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    (call, asked): (&Call, &ApprovalRequest),
+    spec: &ToolSpec,
+    (plan, shielded): (&CallPlan, bool),
+) -> Result<Result<(), ToolResult>, Stop> {
+    let refused = |preview: &str, text: String| refusal(call, preview, text);
+    let answer = tokio::select! {
+        answer = services.port.await_settled(asked) => answer?,
+        () = context.cancel.cancelled() => return Err(Stop::Cancelled),
+    };
+    let mut answered = answered(&answer, refused);
+    let decision = decide(services, context, spec, &plan.access, shielded);
+    if answered.is_ok() && decision.verdict == Verdict::Deny {
+        let why = &decision.why;
+        answered = Err(refused(why, format!("Permission denied: {why}. Nothing was run.")));
+    }
+    if answered.is_ok() && shown(services, plan) != asked.preview {
+        let text = "The user allowed this call, but what it would do has changed since they were asked: nothing was \
+                    run. Make the call again if it is still wanted.";
+        answered = Err(refused("it would do something else than what was allowed", text.to_owned()));
+    }
+    begin(services, turn_id, call, answered).await
+}
+
+/// Records that a call that was asked about takes effect, before it does: a daemon that finds it allowed and not begun
+/// knows that nothing was run.
+async fn begin(
+    services: &RunServices,
+    turn_id: TurnId,
+    call: &Call,
+    answered: Result<(), ToolResult>,
+) -> Result<Result<(), ToolResult>, Stop> {
+    if answered.is_ok() {
+        let body = EventBody::ToolCallBegun { tool_call_id: call.tool_call_id };
+        services.port.record(turn_id, vec![body]).await?;
+    }
+    Ok(answered)
+}
+
+fn refusal(call: &Call, preview: &str, text: String) -> ToolResult {
+    let mut result = ToolResult::text(call.tool_call_id, ToolCallStatus::Denied, text);
+    preview.clone_into(&mut result.preview);
+    result
+}
+
+/// What a call would do, as people are shown it.
+fn shown(services: &RunServices, plan: &CallPlan) -> String {
+    crate::preview::shown(&services.redactor.values(&plan.preview))
 }
 
 fn answered(answer: &ApprovalAnswer, refused: impl Fn(&str, String) -> ToolResult) -> Result<(), ToolResult> {
@@ -100,7 +154,7 @@ fn approval_request(
         tool_call_id: call.tool_call_id,
         tool: call.name.clone(),
         arguments: call.arguments.clone(),
-        preview: crate::preview::shown(&services.redactor.values(&plan.preview)),
+        preview: shown(services, plan),
         why: decision.why.clone(),
         deadline_ms: Some(services.clock.now().plus_millis(APPROVAL_WAIT_MS).millis()),
         proposed_rule: services.rules.now().proposal(&input(context, spec, &plan.access, &extra_dirs)),

@@ -6,7 +6,7 @@ use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, NewEvent, Question};
 use mcode_events::run::{Delivery, QueuedInput};
 use mcode_events::state::ThreadState;
-use mcode_ids::{ProcessId, RunId, ThreadId, ToolCallId, TurnId};
+use mcode_ids::{ApprovalId, ProcessId, RunId, ThreadId, ToolCallId, TurnId};
 use mcode_text::truncate_middle;
 use mcode_tools::port::Warning;
 use tokio::sync::{mpsc, oneshot};
@@ -75,7 +75,17 @@ pub enum AgentSignal {
         /// Its end.
         reply: oneshot::Sender<Result<ApprovalAnswer, RecordError>>,
     },
-    /// Record a question and wait for its answer.
+    /// Wait for the end of an approval that an earlier daemon has asked for; it may be settled already.
+    AwaitSettled {
+        /// Which.
+        approval_id: ApprovalId,
+        /// The call that it is about.
+        tool_call_id: ToolCallId,
+        /// Its end.
+        reply: oneshot::Sender<Result<ApprovalAnswer, RecordError>>,
+    },
+    /// Record a question and wait for its answer. One that an earlier daemon has recorded for the same call is not asked
+    /// again.
     AwaitAnswer {
         /// The run.
         run_id: RunId,
@@ -179,6 +189,14 @@ impl RunPort {
     ) -> Result<ApprovalAnswer, RecordError> {
         let (reply, answer) = oneshot::channel();
         self.send(AgentSignal::AwaitApproval { run_id: self.run_id, turn_id, request, reply }).await?;
+        answer.await.map_err(|_| RecordError::Closed)?
+    }
+
+    /// Waits for the end of an approval that an earlier daemon has asked for.
+    pub async fn await_settled(&self, request: &ApprovalRequest) -> Result<ApprovalAnswer, RecordError> {
+        let (reply, answer) = oneshot::channel();
+        let (approval_id, tool_call_id) = (request.approval_id, request.tool_call_id);
+        self.send(AgentSignal::AwaitSettled { approval_id, tool_call_id, reply }).await?;
         answer.await.map_err(|_| RecordError::Closed)?
     }
 

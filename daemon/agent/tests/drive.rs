@@ -146,6 +146,8 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         cwd: "/".into(),
         add_dirs: Vec::new(),
         answer_schema: None,
+        trigger: Default::default(),
+        kept: None,
     };
     let context = RunContext {
         thread_id,

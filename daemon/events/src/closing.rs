@@ -5,6 +5,9 @@ use crate::run::RunStatus;
 use crate::state::ThreadState;
 use crate::tool::{ToolCallStatus, ToolResult};
 
+/// Said of a call that may have taken effect.
+const NOT_KNOWN: &str = "What it did before that is not known.";
+
 /// The events that end whatever is open in `state`, innermost first, without the end of the run itself.
 ///
 /// `status` says why (`Cancelled`, `Interrupted` or `Failed`), `reason` says it in words. Processes are closed only
@@ -34,7 +37,8 @@ pub fn closing_events(state: &ThreadState, status: RunStatus, reason: &str, proc
         }
     }
     for call in open.tool_calls.values() {
-        let text = format!("This call was {}: {reason}. What it did before that is not known.", status.as_str());
+        let known = if open.is_untouched(call.tool_call_id) { "Nothing of it was run." } else { NOT_KNOWN };
+        let text = format!("This call was {}: {reason}. {known}", status.as_str());
         bodies.push(EventBody::ToolCallFinished {
             name: call.name.clone(),
             result: ToolResult::text(call.tool_call_id, call_status(status), text),

@@ -145,6 +145,8 @@ pub enum EventBody {
     RunStarted { options: RunOptions },
     /// The agent waits for the user, or goes on.
     RunStatusChanged { status: RunStatus },
+    /// Another daemon goes on with the run.
+    RunResumed {},
     /// The agent ended.
     RunFinished { status: RunStatus, error: Option<RunError>, usage: Usage, structured: Option<Value> },
     /// An input is being worked on.
@@ -165,6 +167,8 @@ pub enum EventBody {
     MessageDiscarded { item_id: ItemId, status: RunStatus, text: String, reason: String },
     /// A tool is about to run (or to be refused).
     ToolCallStarted { call: ToolCall, item_id: ItemId },
+    /// A tool call that somebody was asked about takes effect from here on.
+    ToolCallBegun { tool_call_id: ToolCallId },
     /// A tool call has ended.
     ToolCallFinished { name: String, result: ToolResult },
     /// Somebody has to say whether a tool call may run.
@@ -211,6 +215,7 @@ impl EventBody {
             Self::InputTaken { .. } => "input_taken",
             Self::RunStarted { .. } => "run_started",
             Self::RunStatusChanged { .. } => "run_status_changed",
+            Self::RunResumed {} => "run_resumed",
             Self::RunFinished { .. } => "run_finished",
             Self::TurnStarted { .. } => "turn_started",
             Self::TurnFinished { .. } => "turn_finished",
@@ -221,6 +226,7 @@ impl EventBody {
             Self::MessageFinished { .. } => "message_finished",
             Self::MessageDiscarded { .. } => "message_discarded",
             Self::ToolCallStarted { .. } => "tool_call_started",
+            Self::ToolCallBegun { .. } => "tool_call_begun",
             Self::ToolCallFinished { .. } => "tool_call_finished",
             Self::ApprovalRequested { .. } => "approval_requested",
             Self::ApprovalResolved { .. } => "approval_resolved",
@@ -278,6 +284,7 @@ pub const KINDS: &[&str] = &[
     "input_taken",
     "run_started",
     "run_status_changed",
+    "run_resumed",
     "run_finished",
     "turn_started",
     "turn_finished",
@@ -288,6 +295,7 @@ pub const KINDS: &[&str] = &[
     "message_finished",
     "message_discarded",
     "tool_call_started",
+    "tool_call_begun",
     "tool_call_finished",
     "approval_requested",
     "approval_resolved",

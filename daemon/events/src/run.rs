@@ -1,5 +1,7 @@
 //! Runs, what they were asked to do, and how they end.
 
+use std::collections::BTreeMap;
+
 use mcode_ids::{InputId, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -173,7 +175,51 @@ pub struct RunLimits {
     pub max_time_ms: Option<u64>,
 }
 
-/// What a run was asked to be. Secrets and the client's environment are not part of it: they are never stored.
+/// Who began a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunTrigger {
+    /// A person, or a program that speaks for one.
+    #[default]
+    Person,
+    /// The end of a command in the background.
+    Background,
+    /// A program that a tool call has started.
+    Tool,
+}
+
+impl RunTrigger {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Background => "background",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// For the stored form, which leaves out what is usual.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+    const fn is_person(&self) -> bool {
+        matches!(self, Self::Person)
+    }
+}
+
+/// What another daemon needs to go on with a run. No secret is in it: of the client's environment only variables with
+/// well-known names, none of which holds a key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Kept {
+    /// What commands are run with.
+    pub env: BTreeMap<String, String>,
+    /// The client's file mode mask.
+    pub umask: u32,
+    /// Whether the daemon reaches the run's models by itself as the run did with what its client gave: same key, same
+    /// server, same proxy.
+    pub own_access: bool,
+}
+
+/// What a run was asked to be. Secrets are not part of it: they are never stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
     /// `provider/model`.
@@ -198,6 +244,12 @@ pub struct RunOptions {
     /// A JSON Schema that the final answer has to satisfy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
+    /// Who began it.
+    #[serde(default, skip_serializing_if = "RunTrigger::is_person")]
+    pub trigger: RunTrigger,
+    /// For the next daemon; runs of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
 }
 
 /// A run as the fold knows it.
@@ -217,6 +269,9 @@ pub struct RunRecord {
     pub error: Option<RunError>,
     /// Steps begun.
     pub steps: u32,
+    /// Times that another daemon has gone on with it.
+    #[serde(default)]
+    pub resumed: u32,
     /// What it cost.
     pub usage: crate::usage::Usage,
 }

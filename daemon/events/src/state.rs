@@ -3,7 +3,7 @@
 //! [`ThreadState::apply`] is total: any prefix of any log gives a state, and an event that makes no sense where it
 //! stands changes nothing. Histories are shared pointers, so a copy of the state for a running agent is cheap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mcode_ids::{
@@ -11,7 +11,7 @@ use mcode_ids::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ApprovalRequest, Event, EventBody, Question};
+use crate::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Question};
 use crate::message::{Message, Role};
 use crate::run::{QueuedInput, RunRecord, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
@@ -65,6 +65,17 @@ pub struct OpenProcess {
     pub background: bool,
 }
 
+/// What somebody was asked about a tool call, and the answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    /// The question.
+    pub request: ApprovalRequest,
+    /// The answer.
+    pub outcome: ApprovalOutcome,
+    /// What was said.
+    pub reason: String,
+}
+
 /// Everything that was started and has no terminal event yet.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OpenItems {
@@ -84,6 +95,12 @@ pub struct OpenItems {
     pub questions: BTreeMap<QuestionId, Question>,
     /// Processes that live.
     pub processes: BTreeMap<ProcessId, OpenProcess>,
+    /// Approvals of tool calls that run, once they are settled.
+    pub settled: BTreeMap<ToolCallId, Settled>,
+    /// Answers to questions of tool calls that run.
+    pub replies: BTreeMap<ToolCallId, Option<String>>,
+    /// Tool calls that somebody was asked about and that have taken effect since.
+    pub begun: BTreeSet<ToolCallId>,
 }
 
 impl OpenItems {
@@ -91,6 +108,20 @@ impl OpenItems {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether this open call was asked about and has not taken effect, whatever the answer.
+    #[must_use]
+    pub fn is_untouched(&self, call: ToolCallId) -> bool {
+        let asked = self.settled.contains_key(&call) || self.approvals.values().any(|it| it.tool_call_id == call);
+        asked && !self.begun.contains(&call)
+    }
+
+    /// What somebody was asked about this open call.
+    #[must_use]
+    pub fn asked_about(&self, call: ToolCallId) -> Option<&ApprovalRequest> {
+        let settled = self.settled.get(&call).map(|settled| &settled.request);
+        settled.or_else(|| self.approvals.values().find(|request| request.tool_call_id == call))
     }
 }
 
@@ -219,7 +250,10 @@ impl ThreadState {
 
     fn apply_activity(&mut self, event: &Event) {
         match &event.body {
-            EventBody::RunStarted { .. } | EventBody::RunStatusChanged { .. } | EventBody::RunFinished { .. } => {
+            EventBody::RunStarted { .. }
+            | EventBody::RunStatusChanged { .. }
+            | EventBody::RunResumed {}
+            | EventBody::RunFinished { .. } => {
                 self.apply_run(event);
             }
             EventBody::TurnStarted { turn_id } => self.open.turn = Some(*turn_id),
@@ -252,14 +286,21 @@ impl ThreadState {
             EventBody::ApprovalRequested { request } => {
                 self.open.approvals.insert(request.approval_id, request.clone());
             }
-            EventBody::ApprovalResolved { approval_id, .. } => {
-                self.open.approvals.remove(approval_id);
+            EventBody::ApprovalResolved { approval_id, outcome, reason, .. } => {
+                let request = self.open.approvals.remove(approval_id);
+                if let Some(request) = request.filter(|it| self.open.tool_calls.contains_key(&it.tool_call_id)) {
+                    let (call, reason) = (request.tool_call_id, reason.clone());
+                    self.open.settled.insert(call, Settled { request, outcome: *outcome, reason });
+                }
             }
             EventBody::QuestionAsked { question } => {
                 self.open.questions.insert(question.question_id, question.clone());
             }
-            EventBody::QuestionAnswered { question_id, .. } => {
-                self.open.questions.remove(question_id);
+            EventBody::QuestionAnswered { question_id, answer } => {
+                let question = self.open.questions.remove(question_id);
+                if let Some(question) = question.filter(|it| self.open.tool_calls.contains_key(&it.tool_call_id)) {
+                    self.open.replies.insert(question.tool_call_id, answer.clone());
+                }
             }
             _ => self.apply_speech(event),
         }
@@ -278,12 +319,18 @@ impl ThreadState {
                     ended_at_ms: None,
                     error: None,
                     steps: 0,
+                    resumed: 0,
                     usage: Usage::default(),
                 });
             }
             EventBody::RunStatusChanged { status } => {
                 if let Some(run) = self.active_run_mut() {
                     run.status = *status;
+                }
+            }
+            EventBody::RunResumed {} => {
+                if let Some(run) = self.active_run_mut() {
+                    run.resumed += 1;
                 }
             }
             EventBody::RunFinished { status, error, .. } => {
@@ -320,8 +367,14 @@ impl ThreadState {
             EventBody::ToolCallStarted { call, .. } => {
                 self.open.tool_calls.insert(call.tool_call_id, call.clone());
             }
+            EventBody::ToolCallBegun { tool_call_id } if self.open.tool_calls.contains_key(tool_call_id) => {
+                self.open.begun.insert(*tool_call_id);
+            }
             EventBody::ToolCallFinished { name, result } => {
                 self.open.tool_calls.remove(&result.tool_call_id);
+                self.open.settled.remove(&result.tool_call_id);
+                self.open.replies.remove(&result.tool_call_id);
+                self.open.begun.remove(&result.tool_call_id);
                 for file in &result.files {
                     match &file.hash {
                         Some(hash) => self.files.insert(file.path.clone(), hash.clone()),

@@ -50,6 +50,10 @@ pub(crate) async fn serve(
         log_file: dirs.log_file(),
         executable: mcode_env::process::current_exe().unwrap_or_default(),
     };
+    if let Err(error) = mcode_sandbox::adopt_orphans() {
+        tracing::warn!(%error, "what commands leave behind without their host can not be taken in");
+    }
+    let orphans = tokio::spawn(mcode_sandbox::tend_orphans());
     let held = sandbox::sandbox(&config, dirs, socket.address());
     let bounds = Arc::clone(&held.bounds);
     let self_test = tokio::spawn(sandbox::try_out(Arc::clone(&bounds)));
@@ -58,7 +62,7 @@ pub(crate) async fn serve(
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
     }
-    threads.wake_found()?;
+    threads.wake_unfinished().await?;
     threads.wake_ephemeral().await?;
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
@@ -88,6 +92,7 @@ pub(crate) async fn serve(
         () = ending => tracing::warn!("calls were cut off at the end"),
     }
     self_test.abort();
+    orphans.abort();
     drop(held);
     Ok(())
 }
@@ -134,6 +139,8 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
             })
         }),
         processes,
+        going_on: Arc::default(),
+        own_env: Arc::new(mcode_env::process::vars()),
         change_rule: change_rule(config.clone()),
     })
 }

@@ -33,6 +33,8 @@ pub struct ListedModel {
     pub usable: bool,
     /// Where the key comes from, or what to set.
     pub key_source: String,
+    /// Where it is asked; empty for one within the daemon.
+    pub base_url: String,
 }
 
 /// Knows the configured providers and the catalogue. `env` is the client's environment.

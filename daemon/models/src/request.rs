@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
 }
 
 /// How a provider is reached for one run: from the client's environment, the stored logins and the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// Provider name, such as `anthropic`.
     pub provider: String,

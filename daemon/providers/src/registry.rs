@@ -85,11 +85,13 @@ impl<'a> Seat<'a> {
         let entry = config.providers.get(name);
         if known.is_none() && entry.is_none() {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
-            return Err(ModelError::new(ModelErrorKind::UnknownModel, format!("there is no provider '{name}'"))
-                .with_hint(format!(
-                    "Known are {}. Others are declared in config.toml under [providers.{name}] with wire and base_url.",
-                    names.join(", ")
-                )));
+            let all = names.iter().copied().chain(config.providers.keys().map(String::as_str));
+            let meant = mcode_config::nearest(name, all).map(|meant| format!("; did you mean '{meant}'?"));
+            let message = format!("there is no provider '{name}'{}", meant.unwrap_or_default());
+            return Err(ModelError::new(ModelErrorKind::UnknownModel, message).with_hint(format!(
+                "Known are {}. Others are declared in config.toml under [providers.{name}] with wire and base_url.",
+                names.join(", ")
+            )));
         }
         let entry = entry.cloned().unwrap_or_default();
         let wire = match entry.wire.as_deref() {
@@ -273,6 +275,7 @@ impl ModelRegistry for Registry {
                 wire: seat.wire.as_str().to_owned(),
                 usable,
                 key_source,
+                base_url: seat.base_url.clone(),
             });
         }
         listed

@@ -43,6 +43,11 @@ pub mod watch;
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+#[cfg(target_os = "linux")]
+mod orphans;
+#[cfg(not(target_os = "linux"))]
+#[path = "orphans_elsewhere.rs"]
+mod orphans;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod os;
@@ -62,6 +67,7 @@ pub use hosted::{About, Ended, Hosted, HostedSpec, Hosts, InputError, Output, Pr
 pub use layout::Grounds;
 pub use marked::{TOOL_CALL_VARIABLE, kill_marked};
 pub use origin::{Origin, origin_of};
+pub use orphans::{adopt_orphans, tend_orphans};
 pub use policy::{Network, Policy, Quotas};
 pub use process::{CommandSpec, ExitState, ProcessIdentity, SpawnError};
 pub use runner::{Child, Group, KILL_GRACE, Keeping, LocalRunner, OutputPipe, Start, kill_orphan, prepared};

@@ -108,7 +108,7 @@ fn start(mut command: Command, mut keeping: Keeping, stdin: bool) -> io::Result<
     command.stdin(if stdin { Stdio::piped() } else { Stdio::null() });
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut command = tokio::process::Command::from(command);
-    let mut inner = command.spawn()?;
+    let mut inner = crate::orphans::started(|| command.spawn(), tokio::process::Child::id)?;
     // The command holds writing ends of the pipe; while it lives the output would never end.
     drop(command);
     let kin = match keeping.started().and_then(|()| Kin::adopt(&inner)) {

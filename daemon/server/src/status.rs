@@ -85,7 +85,9 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
         ThreadError::Limit { .. } => refuse(Code::ResourceExhausted, Reason::LimitReached, text, None),
         ThreadError::ShuttingDown => refuse(Code::Unavailable, Reason::ShuttingDown, text, None),
         ThreadError::DiskFull => refuse(Code::ResourceExhausted, Reason::DiskFull, text, None),
-        ThreadError::Store(_) | ThreadError::NotLoaded { .. } => internal(Reason::StoreUnavailable, &error),
+        ThreadError::Store(_) | ThreadError::NotLoaded { .. } | ThreadError::NotDeleted { .. } => {
+            internal(Reason::StoreUnavailable, &error)
+        }
     }
 }
 

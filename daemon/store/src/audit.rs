@@ -5,8 +5,10 @@
 //! shows that too. When the chain has grown to [`AUDIT_RECORDS_MAX`] its oldest part goes, and the hash that it ended
 //! with is kept as the beginning of the rest.
 
-use mcode_events::AuditEntry;
-use mcode_ids::ThreadId;
+use std::collections::BTreeSet;
+
+use mcode_events::{AuditEntry, AuditKind};
+use mcode_ids::{ThreadId, ToolCallId};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::Store;
@@ -18,6 +20,8 @@ use crate::read::Reader;
 pub const AUDIT_RECORDS_MAX: u64 = 50_000;
 /// Oldest records that go at once when there are too many.
 pub const AUDIT_CUT: u64 = 5_000;
+/// Most records of a thread that are looked at for what became of its open calls.
+const CALLS_LOOKED_AT_MAX: u32 = 2_000;
 /// What the first record of all holds in place of a hash.
 const BEGINNING: &str = "";
 
@@ -63,6 +67,21 @@ impl Store {
         page_token: Option<String>,
     ) -> Result<Page<AuditRow>, ReadError> {
         self.readers.run(move |reader| records(reader, thread_id, page_size, page_token.as_deref())).await
+    }
+
+    /// Which of these calls of a thread were allowed without being asked about: they may have taken effect. Only the last
+    /// [`CALLS_LOOKED_AT_MAX`] records of the thread are looked at; calls that are still open are among them.
+    pub async fn allowed_calls(
+        &self,
+        thread_id: ThreadId,
+        calls: BTreeSet<ToolCallId>,
+    ) -> Result<BTreeSet<ToolCallId>, ReadError> {
+        let page = self.audit_records(Some(thread_id), CALLS_LOOKED_AT_MAX, None).await?;
+        let allowed = page.rows.into_iter().filter_map(|row| {
+            let decided = row.entry.kind == AuditKind::Decided && row.entry.verdict == "allow";
+            row.entry.tool_call_id.filter(|call| decided && calls.contains(call))
+        });
+        Ok(allowed.collect())
     }
 
     /// Looks through the whole chain.

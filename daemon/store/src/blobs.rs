@@ -1,22 +1,59 @@
 //! Blobs as files named by their hash: `blobs/ab/abcdef…`.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcode_events::blob::{BlobError, BlobRef, Blobs};
 
 use crate::error::StoreError;
 
+/// Bodies that are remembered as kept of late.
+const RECENT_MAX: usize = 1024;
+
 /// A folder of blobs.
 #[derive(Debug)]
 pub(crate) struct BlobFiles {
     root: PathBuf,
+    /// The last bodies that were kept, oldest first: the events that name them may not be in the log yet.
+    recent: Mutex<VecDeque<String>>,
 }
 
 impl BlobFiles {
     pub(crate) fn open(root: PathBuf) -> Result<Self, StoreError> {
         mcode_env::files::create_private_dir(&root).map_err(|source| StoreError::Io { path: root.clone(), source })?;
-        Ok(Self { root })
+        Ok(Self { root, recent: Mutex::default() })
+    }
+
+    /// Removes a body that no event names any more. `named` is how often the events that went did: one that was kept more
+    /// often of late is about to be named by others, and stays.
+    pub(crate) fn remove(&self, hash: &str, named: u32) -> Result<(), StoreError> {
+        let mut recent = self.recent();
+        let kept = recent.iter().filter(|it| it.as_str() == hash).count();
+        if !is_hash(hash) || kept > named as usize {
+            return Ok(());
+        }
+        recent.retain(|it| it != hash);
+        let path = self.path(hash);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::Io { path, source }),
+            _ => Ok(()),
+        }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a body is kept, and tells whether it was there. Not between the two looks of [`Self::remove`].
+    fn note(&self, hash: &str) -> bool {
+        let mut recent = self.recent();
+        if recent.len() >= RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back(hash.to_owned());
+        self.path(hash).exists()
     }
 
     fn path(&self, hash: &str) -> PathBuf {
@@ -66,7 +103,7 @@ fn is_hash(hash: &str) -> bool {
 impl Blobs for BlobFiles {
     fn put(&self, content: &[u8], media_type: &str) -> Result<BlobRef, BlobError> {
         let hash = blake3::hash(content).to_hex().to_string();
-        if !self.path(&hash).exists() {
+        if !self.note(&hash) {
             self.write(&hash, content).map_err(|source| BlobError::Io { hash: hash.clone(), source })?;
         }
         Ok(BlobRef { hash, size_bytes: content.len() as u64, media_type: media_type.to_owned() })

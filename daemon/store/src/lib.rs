@@ -12,6 +12,7 @@
 mod audit;
 mod blobs;
 mod error;
+mod forget;
 mod grants;
 mod presence;
 mod projection;

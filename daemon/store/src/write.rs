@@ -238,13 +238,7 @@ impl WriterThread {
     }
 
     fn delete_thread(&mut self, thread_id: ThreadId) -> Result<(), StoreError> {
-        let id = thread_id.to_string();
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in ["events", "runs", "pending", "grants", "threads"] {
-            transaction.execute(&format!("DELETE FROM {table} WHERE thread_id = ?1"), [&id])?;
-        }
-        transaction.commit()?;
-        Ok(())
+        crate::forget::thread(&mut self.connection, &self.blobs, thread_id)
     }
 }
 

@@ -16,7 +16,8 @@ use mcode_tools::FileLedger;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::command::Command;
+use crate::closing::End;
+use crate::command::{Command, RunSurroundings};
 use crate::deps::Deps;
 use crate::error::ThreadError;
 use crate::pending::Pending;
@@ -59,6 +60,12 @@ pub(crate) struct Actor {
     pub(crate) signal_sender: mpsc::Sender<AgentSignal>,
     /// How the run ended that the log still believes to be at work, if that could not be recorded.
     pub(crate) unrecorded: Option<RunOutcome>,
+    /// What the last run that came to its end was given; in memory alone.
+    pub(crate) last_surroundings: Option<RunSurroundings>,
+    /// When the thread begins a run by itself, for a command that has ended in the background.
+    pub(crate) wake_at: Option<Instant>,
+    /// Those who wait for everything of the thread to have ended.
+    pub(crate) ends: Vec<End>,
     pub(crate) closing: bool,
     /// Commands are left to the next daemon when this one ends.
     pub(crate) keeping: bool,
@@ -75,6 +82,7 @@ enum Wake {
     RunDeadline,
     ApprovalDeadline,
     UnrecordedEnd,
+    CommandEnded,
     Idle,
 }
 
@@ -114,6 +122,9 @@ pub(crate) async fn run(loading: Loading) {
         pending: Pending::default(),
         signal_sender,
         unrecorded: None,
+        last_surroundings: None,
+        wake_at: None,
+        ends: Vec::new(),
         closing: false,
         keeping: false,
         head,
@@ -148,6 +159,7 @@ impl Actor {
                         tracing::warn!(thread_id = %self.thread_id, %error, "the end of a run still cannot be recorded");
                     }
                 }
+                Wake::CommandEnded => self.wake().await,
                 Wake::Idle => {
                     if self.leave().await {
                         return;
@@ -161,12 +173,13 @@ impl Actor {
         if !self.keeping {
             self.end_processes().await;
         }
+        self.ended().await;
         // Whoever still waits finds the channel closed and asks again, which loads the thread anew.
         self.commands.close();
     }
 
     /// Ends what still runs in the background; its ends are signals, so those are handled meanwhile.
-    async fn end_processes(&mut self) {
+    pub(crate) async fn end_processes(&mut self) {
         let (processes, thread_id) = (Arc::clone(&self.deps.processes), self.thread_id);
         let mut ending = tokio::spawn(async move { processes.kill_thread(thread_id).await });
         loop {
@@ -198,6 +211,7 @@ impl Actor {
             Some(Instant::now() + UNLOAD_AFTER)
         };
         let unrecorded = self.has_unrecorded_end().then(|| Instant::now() + RECORD_END_AGAIN);
+        let wake = self.wake_at.filter(|_| self.active.is_none());
         let active = self.active.as_mut().map(|active| &mut active.task);
         tokio::select! {
             biased;
@@ -207,6 +221,7 @@ impl Actor {
             () = until(run_deadline) => Wake::RunDeadline,
             () = until(approval) => Wake::ApprovalDeadline,
             () = until(unrecorded) => Wake::UnrecordedEnd,
+            () = until(wake) => Wake::CommandEnded,
             () = until(idle) => Wake::Idle,
         }
     }
@@ -275,13 +290,14 @@ impl Actor {
                 let _ = reply.send(result).is_ok();
             }
             Command::Close { keep, reply } => self.close(keep, reply),
+            Command::End { delete, reply } => self.end(delete, reply),
         }
     }
 
     fn close(&mut self, keep: bool, reply: crate::command::Reply<()>) {
         self.closing = true;
         self.keeping = keep;
-        if keep && self.active.is_some() && self.attends() {
+        if keep && self.active.is_some() && (self.attends() || self.waits()) {
             self.hand_over();
         }
         match &mut self.active {
@@ -383,6 +399,7 @@ const fn changes_run(body: &EventBody) -> bool {
         body,
         EventBody::RunStarted { .. }
             | EventBody::RunStatusChanged { .. }
+            | EventBody::RunResumed {}
             | EventBody::RunFinished { .. }
             | EventBody::StepStarted { .. }
             | EventBody::UsageRecorded { .. }

@@ -1,38 +1,26 @@
 //! Taking up the commands of an earlier daemon, and leaving them to the next.
 //!
-//! A foreground command is waited for and gives its call the one result it gets; then its run ends as interrupted, for
-//! what it would need to go on was in the memory of the daemon that is gone. A command in the background is a process
-//! of the thread again.
+//! A foreground command is waited for and gives its call the one result it gets; what becomes of its run then is said in
+//! [`crate::resuming`]. A command in the background is a process of the thread again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{AdoptedCall, AdoptedPort, AdoptedRun, RunPort, attend_calls};
-use mcode_ids::{RunId, TurnId};
+use mcode_agent::{AdoptedCall, AdoptedPort, RunPort};
+use mcode_events::run::RunRecord;
 use mcode_tools::ToolPort;
 use mcode_tools::shell::Found;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::actor::Actor;
-use crate::command::RunSurroundings;
-use crate::run::ActiveRun;
 
 impl Actor {
     /// Takes up what was found of this thread; recovery has closed everything else.
     pub(crate) async fn adopt(&mut self) {
         let mut calls = Vec::new();
         for found in self.deps.processes.found_of(self.thread_id) {
-            match self.adopt_one(found).await {
-                Some(call) => calls.push(call),
-                None => continue,
-            }
+            calls.extend(self.adopt_one(found).await);
         }
-        if let (Some(run_id), Some(turn_id)) = (self.state.open.run, self.state.open.turn)
-            && !calls.is_empty()
-        {
-            self.attend(run_id, turn_id, calls);
-        }
+        self.resume_left(calls).await;
     }
 
     /// The call to be attended, if the command's call is still open.
@@ -56,28 +44,8 @@ impl Actor {
         Some(AdoptedCall { tool_call_id, name: call?.name, process, limited })
     }
 
-    /// Waits for the commands of open calls, as a run that can be watched and cancelled.
-    fn attend(&mut self, run_id: RunId, turn_id: TurnId, calls: Vec<AdoptedCall>) {
-        let cancel = CancellationToken::new();
-        let run = AdoptedRun {
-            port: RunPort::new(run_id, self.signal_sender.clone()),
-            thread_id: self.thread_id,
-            turn_id,
-            live: self.live.clone(),
-            blobs: self.deps.store.blobs(),
-            table: Arc::clone(&self.deps.processes),
-            cancel: cancel.clone(),
-        };
-        let deadline = self.time_left(run_id).and_then(|left| Instant::now().checked_add(left));
-        let task = tokio::spawn(attend_calls(run, calls));
-        // Nothing is started in it any more.
-        let surroundings = RunSurroundings { client_env: Arc::default(), tool_env: Arc::default(), umask: 0o077 };
-        self.active = Some(ActiveRun::new(run_id, cancel, task, deadline, surroundings));
-    }
-
     /// What is left of a run's time limit.
-    fn time_left(&self, run_id: RunId) -> Option<Duration> {
-        let run = self.state.run(run_id)?;
+    pub(crate) fn time_left(&self, run: &RunRecord) -> Option<Duration> {
         let limit = run.options.limits.max_time_ms?;
         let spent = u64::try_from(self.deps.clock.now().millis().saturating_sub(run.started_at_ms)).unwrap_or(0);
         Some(Duration::from_millis(limit.saturating_sub(spent)))

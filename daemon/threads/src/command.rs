@@ -173,6 +173,11 @@ pub(crate) enum Command {
     State {
         reply: Reply<Arc<ThreadState>>,
     },
+    /// Ends everything of the thread; with `delete` the thread is forgotten too. Answered with how many commands ran.
+    End {
+        delete: bool,
+        reply: Reply<u32>,
+    },
     /// `keep` leaves commands to the next daemon.
     Close {
         keep: bool,
@@ -189,6 +194,7 @@ impl Command {
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
             Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
+            Self::End { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
         }
     }

@@ -1,5 +1,6 @@
 //! What threads work with, given once at start.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -13,6 +14,7 @@ use mcode_store::Store;
 use mcode_tools::shell::ProcessTable;
 use mcode_tools::{Bounds, ToolSet};
 
+use crate::resuming::GoingOn;
 use crate::rules::RuleBook;
 
 /// Gives the present value of something that can change.
@@ -67,6 +69,11 @@ pub struct Deps {
     pub reap_marked: ReapMarked,
     /// What the commands of threads are doing, and what was found of an earlier daemon's.
     pub processes: Arc<ProcessTable>,
+    /// Where recovery notes which runs are gone on with.
+    pub going_on: Arc<GoingOn>,
+    /// The daemon's own environment: for the models of runs that it goes on with or begins by itself, and only where that
+    /// gives what the client's gave.
+    pub own_env: Arc<BTreeMap<String, String>>,
     /// For "always allow", and for whoever edits the rules.
     pub change_rule: ChangeRule,
 }

@@ -29,6 +29,7 @@ impl Actor {
             let _ = reply.send(Ok(())).is_ok();
         }
         if status == RunStatus::Done && !self.closing && !self.has_unrecorded_end() {
+            self.last_surroundings = Some(active.surroundings.clone());
             self.start_queued(active).await;
         }
     }

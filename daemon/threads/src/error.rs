@@ -84,6 +84,14 @@ pub enum ThreadError {
         /// Why.
         cause: String,
     },
+    /// Everything of the thread was ended, but it could not be forgotten.
+    #[error("thread {thread_id} was closed and could not be deleted: {cause}")]
+    NotDeleted {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        cause: String,
+    },
     /// The actor ended before it answered; the command may be given again.
     #[error("the thread was closed")]
     Closed,

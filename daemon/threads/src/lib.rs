@@ -11,6 +11,7 @@
 mod actor;
 mod adopting;
 pub mod audit;
+mod closing;
 pub mod command;
 pub mod deps;
 mod ending;
@@ -21,11 +22,13 @@ pub mod permissions;
 pub mod project;
 pub mod recovery;
 pub mod registry;
+pub mod resuming;
 pub mod rules;
 mod run;
 mod signals;
 mod starting;
 pub mod trust;
+mod waking;
 
 pub use audit::Caller;
 pub use command::{Answered, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};

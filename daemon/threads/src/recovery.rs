@@ -1,8 +1,9 @@
 //! What is done at start about a daemon that ended: everything that was started gets its one terminal event.
 //!
 //! Nothing is run again by itself. Commands outlive the daemon; those that are found, running or ended since, stay open
-//! and are taken up by their thread's actor, with the run of a call that waits for one. Everything else that is open is
-//! closed as interrupted. Commands that nobody knows any more are ended.
+//! and are taken up by their thread's actor, with the run of a call that waits for one. A run that waits for an answer
+//! stays open too, with the calls of which nothing was run yet. Everything else that is open is closed as interrupted.
+//! Commands that nobody knows any more are ended.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,6 +110,10 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<Pr
             kept.unrecorded.push(found);
         }
     }
+    if goes_on(&state, &kept) {
+        keep_untouched(deps, &state, &mut kept).await?;
+        deps.going_on.add(thread_id);
+    }
     reap(deps, &state, &kept).await;
     let events = events(&state, &kept);
     if events.is_empty() {
@@ -117,6 +122,30 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<Pr
     let items = u32::try_from(events.len() - kept.unrecorded.len()).unwrap_or(u32::MAX);
     append(deps, &mut state, events).await?;
     Ok((items, going_on))
+}
+
+/// Whether the run is gone on with: it waits for a command that was found, or for an answer, or was just given one.
+fn goes_on(state: &ThreadState, kept: &Kept) -> bool {
+    let open = &state.open;
+    let asked = !(open.approvals.is_empty() && open.questions.is_empty() && open.replies.is_empty())
+        || open.settled.keys().any(|call| !open.begun.contains(call));
+    let can_be = state.active_run().is_some_and(|run| run.options.kept.is_some());
+    open.turn.is_some() && (!kept.calls.is_empty() || (asked && can_be))
+}
+
+/// Keeps the calls of which nothing was run yet: what somebody was asked about and has not begun, what asks the user, and
+/// what comes after that and was not decided yet, for a decision is on record before its effect.
+async fn keep_untouched(deps: &Deps, state: &ThreadState, kept: &mut Kept) -> Result<(), ThreadError> {
+    let open = &state.open;
+    let calls: BTreeSet<ToolCallId> =
+        open.tool_calls.keys().filter(|call| !kept.calls.contains(call)).copied().collect();
+    let asks = |call: &ToolCallId| {
+        open.replies.contains_key(call) || open.questions.values().any(|question| question.tool_call_id == *call)
+    };
+    let allowed = deps.store.allowed_calls(state.thread_id, calls.clone()).await?;
+    let untouched = |call: &ToolCallId| asks(call) || !(allowed.contains(call) || open.begun.contains(call));
+    kept.calls.extend(calls.into_iter().filter(untouched));
+    Ok(())
 }
 
 /// Ends what is left of commands whose host was not found.
@@ -150,6 +179,10 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
     let mut closing = state.clone();
     closing.open.tool_calls.retain(|id, _| !kept.calls.contains(id));
     closing.open.processes.retain(|id, _| !kept.processes.contains(id));
+    closing.open.approvals.retain(|_, request| !kept.calls.contains(&request.tool_call_id));
+    closing.open.questions.retain(|_, question| !kept.calls.contains(&question.tool_call_id));
+    let still_waits = closing.open.approvals.len() + closing.open.questions.len()
+        < state.open.approvals.len() + state.open.questions.len();
     let goes_on = !kept.calls.is_empty();
     let holds_the_call =
         |body: &EventBody| matches!(body, EventBody::StepFinished { .. } | EventBody::TurnFinished { .. });
@@ -165,7 +198,7 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
             };
             events.push(NewEvent::of_run(run_id, turn_id, body));
         }
-        Some(run_id) if state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) => {
+        Some(run_id) if !still_waits && state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) => {
             // What it waited for was closed.
             let body = EventBody::RunStatusChanged { status: RunStatus::Running };
             events.push(NewEvent::of_run(run_id, turn_id, body));
@@ -178,8 +211,12 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
 async fn append(deps: &Deps, state: &mut ThreadState, events: Vec<NewEvent>) -> Result<(), ThreadError> {
     let (thread_id, run_id) = (state.thread_id, state.open.run);
     // What waited for an answer is closed with the rest, and on record.
-    let withdrawn = state.open.approvals.values().map(|request| {
-        crate::audit::answered(request, ApprovalOutcome::Withdrawn, "mcoded", REASON, (thread_id, run_id))
+    let withdrawn = events.iter().filter_map(|new| match &new.body {
+        EventBody::ApprovalResolved { approval_id, .. } => {
+            let (request, of) = (state.open.approvals.get(approval_id)?, (thread_id, run_id));
+            Some(crate::audit::answered(request, ApprovalOutcome::Withdrawn, "mcoded", REASON, of))
+        }
+        _ => None,
     });
     let withdrawn: Vec<_> = withdrawn.collect();
     let (expected, at_ms) = (state.last_seq, deps.clock.now().millis().max(state.updated_at_ms));

@@ -200,12 +200,26 @@ impl Threads {
         Ok(())
     }
 
-    /// Wakes the threads whose commands outlived an earlier daemon; each takes up its own.
-    pub fn wake_found(&self) -> Result<(), ThreadError> {
-        for thread_id in self.inner.deps.processes.found_threads() {
+    /// Wakes the threads in which something of an earlier daemon goes on: commands that outlived it, and runs that wait for
+    /// one or for an answer. Each takes up its own.
+    pub async fn wake_unfinished(&self) -> Result<(), ThreadError> {
+        let found = self.inner.deps.processes.found_threads();
+        for thread_id in found.into_iter().chain(self.inner.deps.store.unfinished_threads().await?) {
             self.handle(thread_id)?;
         }
         Ok(())
+    }
+
+    /// Ends everything of a thread; gives how many commands were running. The thread stays.
+    pub async fn close(&self, thread_id: ThreadId) -> Result<u32, ThreadError> {
+        self.known(thread_id).await?;
+        self.ask(thread_id, |reply| Command::End { delete: false, reply }).await
+    }
+
+    /// Ends everything of a thread and forgets it for good; gives how many commands were running.
+    pub async fn delete(&self, thread_id: ThreadId) -> Result<u32, ThreadError> {
+        self.known(thread_id).await?;
+        self.ask(thread_id, |reply| Command::End { delete: true, reply }).await
     }
 
     /// Watches a thread; loads it.

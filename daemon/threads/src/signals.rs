@@ -42,7 +42,28 @@ impl Actor {
                     Err(error) => drop(reply.send(Err(RecordError::Log(error.to_string())))),
                 }
             }
+            AgentSignal::AwaitSettled { approval_id, tool_call_id, reply } => {
+                if let Some(request) = self.state.open.approvals.get(&approval_id) {
+                    self.pending.add_approval(approval_id, request.deadline_ms, reply);
+                    return;
+                }
+                // It was answered before the run came to wait for it.
+                let settled = self.state.open.settled.get(&tool_call_id);
+                let (outcome, reason) =
+                    settled.map_or((ApprovalOutcome::Withdrawn, String::new()), |it| (it.outcome, it.reason.clone()));
+                let _ = reply.send(Ok(ApprovalAnswer { outcome, reason })).is_ok();
+            }
             AgentSignal::AwaitAnswer { run_id, turn_id, question, reply } => {
+                // What an earlier daemon has asked for this call is not asked again.
+                if let Some(answer) = self.state.open.replies.get(&question.tool_call_id) {
+                    let _ = reply.send(Ok(answer.clone())).is_ok();
+                    return;
+                }
+                let asked = self.state.open.questions.values().find(|it| it.tool_call_id == question.tool_call_id);
+                if let Some(asked) = asked {
+                    self.pending.add_question(asked.question_id, reply);
+                    return;
+                }
                 let id = question.question_id;
                 let bodies =
                     [EventBody::QuestionAsked { question }, EventBody::RunStatusChanged { status: RunStatus::Waiting }];
@@ -68,6 +89,7 @@ impl Actor {
             return;
         }
         let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
+        let told = notice.is_some();
         if let Some(text) = notice {
             let parts = vec![mcode_events::Part::Text { text: format!("{}{text}", crate::inputs::OWN_MARK) }];
             let input_id = InputId::from_uuid(self.deps.ids.next());
@@ -78,6 +100,8 @@ impl Actor {
         }
         if let Err(error) = self.append(events, None).await {
             tracing::warn!(thread_id = %self.thread_id, %error, "the end of a process could not be recorded");
+        } else if told {
+            self.wake_soon();
         }
     }
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{ApprovalAnswer, RunContext, RunPort, RunSecrets, RunServices};
+use mcode_agent::{ApprovalAnswer, Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
 use mcode_config::ProjectConfig;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions};
+use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions, RunTrigger};
 use mcode_ids::{QuestionId, RequestId, RunId, Seq, TurnId};
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
@@ -24,21 +24,23 @@ use crate::run::ActiveRun;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// A run that is about to begin: as what, where, and for whom.
-struct Working {
-    options: RunOptions,
-    root: PathBuf,
+pub(crate) struct Working {
+    pub(crate) options: RunOptions,
+    pub(crate) root: PathBuf,
     /// What the project says, if it is trusted.
-    project: Option<Arc<ProjectConfig>>,
-    surroundings: RunSurroundings,
+    pub(crate) project: Option<Arc<ProjectConfig>>,
+    pub(crate) surroundings: RunSurroundings,
 }
 
 /// What a run begins with.
-enum Words {
+pub(crate) enum Words {
     /// What the user says now.
     New(Vec<mcode_events::Part>),
     /// What the user said while the last run ended. It leaves the queue in the commit that begins its run, so that it
     /// cannot be lost in between.
     Queued(QueuedInput),
+    /// What the model is told of commands that have ended in the background.
+    Told,
 }
 
 impl Actor {
@@ -77,7 +79,7 @@ impl Actor {
         }
         let root = self.project_root(&run.cwd).await;
         let project = crate::trust::project_config(&self.deps, &root).await?;
-        let options = self.options(&run, project.as_deref())?;
+        let mut options = self.options(&run, project.as_deref())?;
         if let Some(schema) = &options.answer_schema {
             mcode_agent::answer::check_schema(schema)
                 .map_err(|message| ThreadError::InvalidArgument { field: "answer_schema", message })?;
@@ -85,8 +87,13 @@ impl Actor {
         // Fails before anything is recorded when the model is unknown or has no key.
         self.deps.models.resolve(&options.model, &run.surroundings.client_env)?;
         self.check_day().await?;
+        options.kept = Some(self.kept(&run.surroundings, &options, &self.fallback(project.as_deref())));
         let mut events = Vec::new();
         if self.state.last_seq == Seq::ZERO {
+            // It was there when the run was asked for, and was deleted since.
+            if let Some(thread_id) = run.thread_id {
+                return Err(ThreadError::NotFound { what: "thread", id: thread_id.to_string() });
+            }
             events.push(self.created(&new_thread(&run, &options)).await?);
         } else {
             if self.state.model != options.model {
@@ -101,7 +108,7 @@ impl Actor {
     }
 
     /// Records the run's beginning in one commit, then lets the agent work.
-    async fn begin(
+    pub(crate) async fn begin(
         &mut self,
         mut events: Vec<NewEvent>,
         working: Working,
@@ -122,6 +129,7 @@ impl Actor {
                     |input: &&QueuedInput| input.delivery == Delivery::Steer && input.input_id != first.input_id;
                 self.state.queue.iter().filter(steering).chain([first]).collect()
             }
+            Words::Told => self.state.queue.iter().filter(|input| input.delivery == Delivery::Steer).collect(),
         };
         for input in taken {
             bodies.push(EventBody::InputTaken { input_id: input.input_id, delivered: true });
@@ -140,7 +148,7 @@ impl Actor {
     }
 
     /// The root of the project that a run in this folder is of.
-    async fn project_root(&self, cwd: &str) -> PathBuf {
+    pub(crate) async fn project_root(&self, cwd: &str) -> PathBuf {
         let cwd = PathBuf::from(cwd);
         let known = match self.state.project_id {
             Some(id) => self.deps.store.project(id).await.ok().flatten().map(|project| PathBuf::from(project.root)),
@@ -166,12 +174,17 @@ impl Actor {
         keys.chain(config.providers.values().flat_map(|provider| provider.headers.values().cloned())).collect()
     }
 
-    fn spawn(&mut self, run_id: RunId, turn_id: TurnId, working: Working) {
+    /// Models to fall back to.
+    fn fallback(&self, project: Option<&ProjectConfig>) -> Vec<String> {
+        let own = project.map(|project| project.fallback.clone()).filter(|models| !models.is_empty());
+        own.unwrap_or_else(|| (self.deps.config)().fallback.clone())
+    }
+
+    /// What a run works with, and where.
+    fn outfit(&self, run_id: RunId, working: &Working, cancel: &CancellationToken) -> (RunServices, RunContext) {
         let Working { options, root, project, surroundings } = working;
-        let cancel = CancellationToken::new();
         let place = Place { thread_id: Some(self.thread_id), root: root.clone(), project: project.clone() };
-        let keys = self.keys(&surroundings);
-        let fallback = project.as_ref().map(|project| project.fallback.clone()).filter(|models| !models.is_empty());
+        let keys = self.keys(surroundings);
         let services = RunServices {
             port: RunPort::new(run_id, self.signal_sender.clone()),
             models: Arc::clone(&self.deps.models),
@@ -185,22 +198,53 @@ impl Actor {
             ids: Arc::clone(&self.deps.ids),
             live: self.live.clone(),
             retry: self.deps.retry,
-            fallback: fallback.unwrap_or_else(|| (self.deps.config)().fallback.clone()),
+            fallback: self.fallback(project.as_deref()),
         };
-        // A limit beyond what the clock can hold is none.
-        let deadline =
-            options.limits.max_time_ms.and_then(|limit| Instant::now().checked_add(Duration::from_millis(limit)));
         let context = RunContext {
             thread_id: self.thread_id,
             run_id,
-            options,
-            project_root: root,
+            options: options.clone(),
+            project_root: root.clone(),
             client_env: Arc::clone(&surroundings.client_env),
             tool_env: Arc::clone(&surroundings.tool_env),
             umask: surroundings.umask,
             cancel: cancel.clone(),
         };
+        (services, context)
+    }
+
+    fn spawn(&mut self, run_id: RunId, turn_id: TurnId, working: Working) {
+        let cancel = CancellationToken::new();
+        let (services, context) = self.outfit(run_id, &working, &cancel);
+        let limit = working.options.limits.max_time_ms.map(Duration::from_millis);
         let task = tokio::spawn(mcode_agent::drive(services, context, turn_id));
+        self.watch_over(run_id, cancel, task, limit, working.surroundings);
+    }
+
+    /// Lets the agent go on with a run of an earlier daemon, for as long as is left of its time.
+    pub(crate) fn spawn_resumed(
+        &mut self,
+        run_id: RunId,
+        working: Working,
+        resumption: Resumption,
+        left: Option<Duration>,
+    ) {
+        let cancel = CancellationToken::new();
+        let (services, context) = self.outfit(run_id, &working, &cancel);
+        let task = tokio::spawn(mcode_agent::resume(services, context, resumption));
+        self.watch_over(run_id, cancel, task, left, working.surroundings);
+    }
+
+    fn watch_over(
+        &mut self,
+        run_id: RunId,
+        cancel: CancellationToken,
+        task: tokio::task::JoinHandle<RunOutcome>,
+        limit: Option<Duration>,
+        surroundings: RunSurroundings,
+    ) {
+        // A limit beyond what the clock can hold is none.
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         self.active = Some(ActiveRun::new(run_id, cancel, task, deadline, surroundings));
     }
 
@@ -259,10 +303,12 @@ impl Actor {
             cwd: run.cwd.clone(),
             add_dirs: run.add_dirs.clone(),
             answer_schema: run.answer_schema.clone(),
+            trigger: if run.approval_at_most.is_some() { RunTrigger::Tool } else { RunTrigger::Person },
+            kept: None,
         })
     }
 
-    async fn check_day(&self) -> Result<(), ThreadError> {
+    pub(crate) async fn check_day(&self) -> Result<(), ThreadError> {
         let Some(max) = (self.deps.config)().limits.max_cost_per_day else { return Ok(()) };
         let spent = self.deps.store.cost_since(self.deps.clock.now().plus_millis(-DAY_MS).millis()).await?;
         if spent < max {

@@ -127,7 +127,20 @@ fn described(root: PathBuf, scan: Scan, trust: Option<TrustRow>) -> ProjectTrust
     };
     let items = scan.items.iter().map(|item| (item.clone(), news(item))).collect();
     let given = trust.as_ref().map(|trust| (trust.at_ms, trust.given_by.clone()));
-    ProjectTrust { root, state, items, fingerprint, problems: scan.problems, given }
+    let mut problems = scan.problems;
+    problems.extend(ignored(&root, scan.config.as_ref()));
+    ProjectTrust { root, state, items, fingerprint, problems, given }
+}
+
+/// What of the project's own configuration has no effect: keys that nobody knows, and what a project may not set.
+fn ignored(root: &Path, config: Option<&(PathBuf, String)>) -> Vec<String> {
+    let Some((file, text)) = config else { return Vec::new() };
+    let told = |fault: mcode_config::ConfigError| {
+        let file = fault.file.strip_prefix(root).unwrap_or(&fault.file).display().to_string();
+        format!("{file}:{}: {}: {}", fault.line, fault.key, fault.message)
+    };
+    let faults = ProjectConfig::parse(file, text).map_or_else(|errors| errors, |config| config.warnings);
+    faults.into_iter().map(told).collect()
 }
 
 impl Threads {

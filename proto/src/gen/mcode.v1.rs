@@ -138,6 +138,9 @@ pub struct Run {
     /// What it cost.
     #[prost(message, optional, tag = "11")]
     pub usage: ::core::option::Option<Usage>,
+    /// Who began it: person, tool (a program of a tool call), or background (the end of a command in the background).
+    #[prost(string, tag = "12")]
+    pub trigger: ::prost::alloc::string::String,
 }
 /// A piece of what a user says.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1460,7 +1463,7 @@ pub struct Event {
     /// What happened. The field name is the event's type in JSON lines.
     #[prost(
         oneof = "event::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41"
     )]
     pub body: ::core::option::Option<event::Body>,
 }
@@ -1559,6 +1562,12 @@ pub mod event {
         /// An event of a kind this daemon does not know, or that it keeps for itself.
         #[prost(message, tag = "39")]
         Opaque(super::OpaqueEvent),
+        /// A tool call that somebody was asked about takes effect.
+        #[prost(message, tag = "40")]
+        ToolCallBegun(super::ToolCallBegun),
+        /// Another daemon goes on with the run.
+        #[prost(message, tag = "41")]
+        RunResumed(super::RunResumed),
     }
 }
 /// The thread exists.
@@ -1646,6 +1655,9 @@ pub struct RunStarted {
     /// ask, deny or all.
     #[prost(string, tag = "4")]
     pub approve: ::prost::alloc::string::String,
+    /// Who began it: person, tool (a program of a tool call), or background (the end of a command in the background).
+    #[prost(string, tag = "5")]
+    pub trigger: ::prost::alloc::string::String,
 }
 /// The agent waits for the user, or goes on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1780,6 +1792,16 @@ pub struct ToolCallStarted {
     #[prost(string, tag = "4")]
     pub item_id: ::prost::alloc::string::String,
 }
+/// A tool call that somebody was asked about takes effect from here on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCallBegun {
+    /// The call.
+    #[prost(string, tag = "1")]
+    pub tool_call_id: ::prost::alloc::string::String,
+}
+/// Another daemon goes on with the run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunResumed {}
 /// A tool call has ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToolCallFinished {
@@ -2492,6 +2514,9 @@ pub struct Model {
     /// Whether it is the configured default.
     #[prost(bool, tag = "12")]
     pub is_default: bool,
+    /// Where it is asked, for this client: its variable, the configuration, or what is known of the provider.
+    #[prost(string, tag = "13")]
+    pub base_url: ::prost::alloc::string::String,
 }
 /// Asks for models.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -5296,6 +5321,37 @@ pub struct ListThreadsResponse {
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+/// Asks for the end of everything of a thread.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloseThreadRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// Everything of the thread has ended.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CloseThreadResponse {
+    /// The thread as it is now.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+    /// How many of its commands were running.
+    #[prost(uint32, tag = "2")]
+    pub processes_ended: u32,
+}
+/// Asks for a thread to be forgotten.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteThreadRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// The thread is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeleteThreadResponse {
+    /// How many of its commands were running.
+    #[prost(uint32, tag = "1")]
+    pub processes_ended: u32,
+}
 /// Generated client implementations.
 pub mod thread_service_client {
     #![allow(
@@ -5463,6 +5519,57 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "ListThreads"));
             self.inner.unary(req, path, codec).await
         }
+        /// Ends everything of a thread: its run is cancelled, what waits for an answer is withdrawn, its commands are ended with
+        /// all they started. The thread stays and can be gone on with. For people.
+        pub async fn close_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CloseThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/CloseThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "CloseThread"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The same, and then the thread is forgotten for good, with what only it holds. For people.
+        pub async fn delete_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeleteThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/DeleteThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "DeleteThread"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5500,6 +5607,23 @@ pub mod thread_service_server {
             request: tonic::Request<super::ListThreadsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListThreadsResponse>,
+            tonic::Status,
+        >;
+        /// Ends everything of a thread: its run is cancelled, what waits for an answer is withdrawn, its commands are ended with
+        /// all they started. The thread stays and can be gone on with. For people.
+        async fn close_thread(
+            &self,
+            request: tonic::Request<super::CloseThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseThreadResponse>,
+            tonic::Status,
+        >;
+        /// The same, and then the thread is forgotten for good, with what only it holds. For people.
+        async fn delete_thread(
+            &self,
+            request: tonic::Request<super::DeleteThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeleteThreadResponse>,
             tonic::Status,
         >;
     }
@@ -5700,6 +5824,96 @@ pub mod thread_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListThreadsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/CloseThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct CloseThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::CloseThreadRequest>
+                    for CloseThreadSvc<T> {
+                        type Response = super::CloseThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CloseThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::close_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CloseThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/DeleteThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeleteThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::DeleteThreadRequest>
+                    for DeleteThreadSvc<T> {
+                        type Response = super::DeleteThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeleteThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::delete_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeleteThreadSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -203,6 +203,8 @@ pub struct Effective {
     pub approve_at_most: Option<String>,
     /// What commands are held to.
     pub sandbox: Sandbox,
+    /// `[background] wake`: whether the end of a command in the background begins a run of its idle thread. `None` is yes.
+    pub wake: Option<bool>,
     /// The documented sections `memory`, `goals` and `login` as written, checked for types, for those who
     /// will use them.
     pub sections: BTreeMap<String, toml::Table>,

@@ -26,6 +26,7 @@ pub(crate) struct LowConfig {
     permissions: LowPermissions,
     memory: Option<toml::Table>,
     sandbox: LowSandbox,
+    background: LowBackground,
     goals: Option<toml::Table>,
     login: Option<toml::Table>,
 }
@@ -72,6 +73,12 @@ struct LowSandbox {
     network: Option<String>,
     hosts: Vec<String>,
     write: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowBackground {
+    wake: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +138,7 @@ impl LowConfig {
             approve: self.approve,
             approve_at_most: None,
             sandbox: self.sandbox.into_effective(),
+            wake: self.background.wake,
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
         }
     }

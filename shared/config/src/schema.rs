@@ -109,6 +109,7 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
             ("write", Leaf(Texts)),
         ]),
     ),
+    ("background", Table(&[("wake", Leaf(Switch))])),
     (
         "goals",
         Table(&[
@@ -172,7 +173,8 @@ pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
-/// Which of these words is probably meant by one that is none of them.
+/// The name that was meant, if one of these is near enough.
+#[must_use]
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let (steps, key) = known.map(|key| (distance(name, key), key)).min()?;
     (steps <= 2.max(name.len() / 3)).then_some(key)

@@ -71,6 +71,9 @@ const VARIABLE_PREFIXES: &[&str] = &["XDG_", "MCODE_", "LC_"];
 /// `MCODE_` variables that are meant for one run.
 const VARIABLES_OF_A_RUN: &[&str] = &["MCODE_MODEL", "MCODE_APPROVE", "MCODE_TOOL_CALL_ID"];
 
+/// The mark of what a tool call has started.
+const TOOL_CALL_VARIABLE: &str = "MCODE_TOOL_CALL_ID";
+
 /// How to start.
 #[derive(Debug, Clone)]
 pub struct StartOptions {
@@ -97,6 +100,9 @@ pub enum StartError {
         /// Where it was looked for first.
         beside: PathBuf,
     },
+    /// Whoever asks was started by a tool call: its daemon would end with that call.
+    #[error("no daemon runs, and a program that a tool call has started may not start one")]
+    ToolCall,
     /// The binary could not be run.
     #[error("cannot start {}", program.display())]
     Spawn {
@@ -141,6 +147,9 @@ fn last_words(output: &str) -> String {
 pub async fn connect_or_start(socket: &SocketPath, dirs: &Dirs, options: &StartOptions) -> Result<Channel, StartError> {
     if let Some(channel) = probe(socket).await? {
         return Ok(channel);
+    }
+    if os::is_of_a_tool_call(TOOL_CALL_VARIABLE) {
+        return Err(StartError::ToolCall);
     }
     let deadline = Instant::now() + options.timeout;
     socket.create_directory()?;

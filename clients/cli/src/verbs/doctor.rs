@@ -211,7 +211,7 @@ async fn daemon(context: &Context) -> Vec<Check> {
         Ok(response) => {
             checks.push(models(&response.models));
             if let Some(model) = chosen(&response.models) {
-                checks.extend(server(context, &model.provider).await);
+                checks.extend(server(model).await);
             }
         }
         Err(error) => {
@@ -256,9 +256,9 @@ fn chosen(models: &[v1::Model]) -> Option<&v1::Model> {
     models.iter().filter(usable).find(|model| model.is_default).or_else(|| models.iter().find(usable))
 }
 
-/// Whether the provider's server accepts connections, where its address was set here: by a variable, or in the file.
-/// Nothing is sent to it. Through a proxy, the connection would say nothing about the server.
-async fn server(context: &Context, provider: &str) -> Option<Check> {
+/// Whether the server of the model accepts connections. Nothing is sent to it. Through a proxy, the connection would say
+/// nothing about the server.
+async fn server(model: &v1::Model) -> Option<Check> {
     let set = |name: &str| mcode_env::process::var(name).filter(|value| !value.is_empty());
     if ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
         .into_iter()
@@ -266,11 +266,9 @@ async fn server(context: &Context, provider: &str) -> Option<Check> {
     {
         return None;
     }
+    let (provider, url) = (&model.provider, &model.base_url);
     let variable = format!("{}_BASE_URL", provider.to_ascii_uppercase().replace('-', "_"));
-    let config = ConfigHandle::open(&context.dirs).current();
-    let configured = config.providers.get(provider).and_then(|entry| entry.base_url.clone());
-    let url = set(&variable).or(configured)?;
-    let address = authority(&url)?;
+    let address = authority(url)?;
     let connected = tokio::time::timeout(SERVER_WAIT, tokio::net::TcpStream::connect(&address)).await;
     let why = match connected {
         Ok(Ok(_)) => return Some(Check::ok("server", format!("{url} accepts connections"))),

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use clap::Subcommand;
 use mcode_client::json::{message_json, value_json};
 use mcode_client::v1::event::Body;
-use mcode_client::{Client, ClientError, v1};
+use mcode_client::{Client, ClientError, ErrorKind, v1};
 use mcode_text::{sanitize, sanitize_line, truncate_middle};
 use serde_json::Value;
 
 use crate::activity::telling;
 use crate::args::Form;
 use crate::context::Context;
-use crate::output::{json_line, json_pretty, stdout_line};
+use crate::failure::Failure;
+use crate::output::{json_line, json_pretty, stderr_line, stderr_text, stdout_line};
 use crate::style::Style;
+use crate::terminal;
 use crate::times::local;
 use crate::verbs::runs::{process_line, usage_text};
 use crate::verbs::{Outcome, Page, listing, show_message};
@@ -43,12 +45,27 @@ pub(crate) enum ThreadsVerb {
         /// The thread: its id, the beginning of it, or latest
         id: String,
     },
+    /// End everything of a thread: its run, what waits for an answer, its commands; it can be gone on with
+    Close {
+        /// The thread: its id, the beginning of it, or latest
+        id: String,
+    },
+    /// End everything of a thread, and forget it for good
+    Delete {
+        /// The thread: its id, the beginning of it, or latest
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
     match verb {
         ThreadsVerb::List { here, archived, page } => list(context, here, archived, page).await,
         ThreadsVerb::Show { id } => show(context, &id).await,
+        ThreadsVerb::Close { id } => close(context, &id).await,
+        ThreadsVerb::Delete { id, yes } => delete(context, &id, yes).await,
     }
 }
 
@@ -113,6 +130,59 @@ async fn show(context: &Context, id: &str) -> Outcome {
         }
     }
     Ok(0)
+}
+
+async fn close(context: &Context, id: &str) -> Outcome {
+    let client = context.connect().await?;
+    let thread_id = client.thread_id(id).await?;
+    let response = client.close_thread(v1::CloseThreadRequest { thread_id: thread_id.clone() }).await?;
+    show_message(context.form, "CloseThreadResponse", &response, None, || {
+        format!("closed {thread_id}{}", commands(response.processes_ended))
+    })?;
+    Ok(0)
+}
+
+/// How many commands went with it.
+fn commands(count: u32) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; its command was ended".to_owned(),
+        count => format!("; its {count} commands were ended"),
+    }
+}
+
+async fn delete(context: &Context, id: &str, yes: bool) -> Outcome {
+    let client = context.connect().await?;
+    let thread_id = client.thread_id(id).await?;
+    if !yes && !confirmed(&client, &thread_id).await? {
+        stderr_line("nothing was deleted");
+        return Ok(1);
+    }
+    let response = match client.delete_thread(v1::DeleteThreadRequest { thread_id: thread_id.clone() }).await {
+        // The connection broke after it had gone, and the call was made anew.
+        Err(error) if yes && error.reason == "NOT_FOUND" => v1::DeleteThreadResponse::default(),
+        other => other?,
+    };
+    show_message(context.form, "DeleteThreadResponse", &response, None, || {
+        format!("deleted {thread_id}{}", commands(response.processes_ended))
+    })?;
+    Ok(0)
+}
+
+/// Asks the person at the terminal; where there is none, nothing is deleted without `--yes`.
+async fn confirmed(client: &Client, thread_id: &str) -> Result<bool, Failure> {
+    if !terminal::is_there() {
+        return Err(Failure::from(
+            ClientError::new(ErrorKind::User, "NOT_CONFIRMED", format!("{thread_id} would be deleted for good"))
+                .hint("say so with --yes"),
+        ));
+    }
+    let request = v1::GetThreadRequest { thread_id: thread_id.to_owned() };
+    let thread = client.get_thread(request).await?.thread.unwrap_or_default();
+    let title = sanitize_line(&thread.title).into_owned();
+    stderr_text(&format!("Delete {thread_id} \"{title}\" for good? y: yes, anything else: no > "));
+    let line = tokio::task::spawn_blocking(terminal::line).await.unwrap_or_default();
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// The page after `after`, which is moved to its end; `None` at the end of the thread.
@@ -208,6 +278,11 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
             let body = truncate_middle(body.trim_end(), RESULT_BYTES_MAX).replace('\n', "\n    ");
             sanitize(&format!("  {} {}:\n    {body}", end.name, end.status)).into_owned()
         }
+        Body::ApprovalRequested(asked) => {
+            let approval = asked.approval.as_ref()?;
+            let until = approval.deadline.as_ref().map(|it| format!(", until {}", local(Some(it)))).unwrap_or_default();
+            sanitize(&format!("  {} asks for {}{until}", approval.approval_id, approval.tool)).into_owned()
+        }
         Body::ApprovalResolved(resolved) => {
             sanitize(&format!("  {} {} {}", resolved.outcome, resolved.by, resolved.reason)).trim_end().to_owned()
         }
@@ -217,6 +292,10 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         }
         Body::QuestionAnswered(answered) => format!("{} {}", style.bold("answer"), sanitize(&answered.answer)),
         Body::Notice(notice) => style.yellow(&sanitize(&format!("{}: {}", notice.level, notice.text))),
+        Body::RunStarted(run) if run.trigger == "background" => {
+            format!("\n{}", style.dim("— goes on by itself: a command in the background has ended"))
+        }
+        Body::RunResumed(_) => format!("\n{}", style.dim("— gone on with by another daemon")),
         Body::RunFinished(end) => {
             let why = end.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             format!("\n{}", style.dim(&sanitize(&format!("— {}{why}", end.status))))

@@ -29,7 +29,10 @@ pub(crate) struct WatchArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: WatchArgs) -> Outcome {
-    let client = context.connect().await?;
+    // A daemon that is there no more was stopped by somebody: whoever only looks does not bring it back, but waits some
+    // time for it, as for a restart.
+    drop(context.connect().await?);
+    let client = context.connect_running().await?;
     let thread_id = client.thread_id(&args.thread).await?;
     let follow = Follow::new(client.clone(), &thread_id, args.after);
     let mut watch = Watch {
@@ -169,7 +172,9 @@ impl Watch {
 /// An event as a line for people: seq, kind, and what it is about.
 fn text_line(event: &v1::Event) -> Option<String> {
     let (kind, about) = match event.body.as_ref()? {
+        Body::RunStarted(run) if run.trigger == "background" => ("run_started", format!("{} (by itself)", run.model)),
         Body::RunStarted(run) => ("run_started", run.model.clone()),
+        Body::RunResumed(_) => ("run_resumed", String::new()),
         Body::RunFinished(run) => {
             let why = run.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             ("run_finished", format!("{}{why}", run.status))

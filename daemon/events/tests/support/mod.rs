@@ -63,6 +63,8 @@ fn options() -> RunOptions {
         cwd: "/home/me/project".into(),
         add_dirs: vec!["/home/me/other".into()],
         answer_schema: Some(json!({"type": "object"})),
+        trigger: Default::default(),
+        kept: None,
     }
 }
 
@@ -185,6 +187,8 @@ pub fn one_of_each() -> Vec<EventBody> {
             by: "user".into(),
             reason: "go".into(),
         },
+        EventBody::ToolCallBegun { tool_call_id: id("tc_", 5) },
+        EventBody::RunResumed {},
         EventBody::QuestionAsked {
             question: Question {
                 question_id: id("qst_", 11),

@@ -12,5 +12,6 @@ fn a_crash_loses_nothing_and_repeats_nothing() {
     assert_eq!(report.rounds, ROUNDS);
     assert!(report.kills >= ROUNDS, "{report:#?}");
     assert!(report.seen.interrupted > 0, "no kill hit any work: {report:#?}");
+    assert!(report.seen.answered > 0, "no approval outlived a daemon: {report:#?}");
     assert!(report.seen.acknowledged > 0 && report.effects > 0 && report.went_on >= ROUNDS, "{report:#?}");
 }

@@ -4,13 +4,16 @@ use std::path::Path;
 use std::process::Command;
 
 use mcode_client::{Client, ConnectOptions};
-use mcode_testkit::{ModelServer, Output, Script, TestDaemon, Workspace};
+use mcode_testkit::{ModelServer, Output, Script, TestDaemon, Wire, Workspace};
 use serde_json::Value;
 
 /// A model of the Anthropic wire.
 pub(crate) const MESSAGES: &str = "anthropic/claude-sonnet-5";
 /// A model of the Chat wire.
 pub(crate) const CHAT: &str = "openai/gpt-5.5";
+
+/// The model of [`Stage::reached_by_itself`].
+pub(crate) const OWN: &str = "mine/one";
 
 /// A server with a script, a daemon whose clients talk to it, and a repository.
 pub(crate) struct Stage {
@@ -38,6 +41,18 @@ impl Stage {
         daemon.write_config(config);
         daemon.restart();
         Self { server, daemon, workspace: Workspace::with_files([("f.txt", "one\ntwo\n")]) }
+    }
+
+    /// With a server that the daemon's own configuration names, as [`OWN`]: no client has to bring anything.
+    pub(crate) fn reached_by_itself(script: Script) -> Self {
+        let mut stage = Self::new(script);
+        let url = stage.server.base_url(Wire::Chat);
+        stage.daemon.write_config(&format!(
+            "[providers.mine]\nwire = \"openai-chat\"\nbase_url = \"{url}\"\napi_key = \"test-key-own\"\n\
+             models = [{{ id = \"one\", context = 100000, max_output = 1000 }}]\n"
+        ));
+        stage.daemon.restart();
+        stage
     }
 
     /// `mcode ask` in the repository; the Anthropic wire unless the words say otherwise.

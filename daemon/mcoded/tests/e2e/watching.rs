@@ -7,7 +7,7 @@ use mcode_client::v1;
 use mcode_testkit::{Reply, Script, TestDaemon};
 use serde_json::{Value, json};
 
-use crate::setup::{Stage, WAIT_FOR_GO, joined, of_type};
+use crate::setup::{Stage, WAIT_FOR_GO, joined, of_type, text};
 
 fn durable(lines: &[Value]) -> Vec<&Value> {
     lines.iter().filter(|line| line.get("seq").is_some()).collect()
@@ -160,5 +160,20 @@ fn words_are_watched_as_they_come() {
     assert!(seen.contains("(cut off)\n"), "{seen}");
     assert_eq!(seen.matches("message assistant:").count(), 1, "{seen}");
     assert!(seen.contains("message user: talk"), "{seen}");
+    stage.server.finish();
+}
+
+/// Whoever only looks does not bring back a daemon that was stopped.
+#[test]
+fn a_watch_does_not_start_a_daemon_again() {
+    let mut stage = Stage::new(Script::new().reply(Reply::text("hello")));
+    let thread = text(&stage.ask(&["--output", "json", "hi"]).ok().json()["thread_id"]);
+    let mut command = stage.daemon.command(&stage.workspace.path(), &["watch", &thread, "--after", "0"]);
+    let mut watcher = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = [0];
+    watcher.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    stage.daemon.stop();
+    assert_eq!(watcher.wait().unwrap().code(), Some(6));
+    assert!(std::os::unix::net::UnixStream::connect(stage.daemon.socket()).is_err(), "a daemon is there again");
     stage.server.finish();
 }

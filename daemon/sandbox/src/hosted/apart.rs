@@ -98,7 +98,10 @@ impl Hosts {
         command.arg0(program).arg(folder).env_clear().env(TOOL_CALL_VARIABLE, call).current_dir("/");
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         // Nothing is set that would keep the system from starting it without copying this program's memory first.
-        let child = tokio::process::Command::from(command).spawn().map_err(failed)?;
+        let mut command = tokio::process::Command::from(command);
+        let child = crate::orphans::started(|| command.spawn(), tokio::process::Child::id).map_err(failed)?;
+        // It holds the host's end of the line.
+        drop(command);
         let stream = tokio::net::UnixStream::from_std(ours).map_err(failed)?;
         Ok(Line::new(stream, Some(child), Kept::new(folder.to_path_buf()), Some(slot)))
     }

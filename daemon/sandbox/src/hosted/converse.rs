@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::folder::{Kept, read_status};
 use super::hosts::Hosted;
@@ -17,7 +17,7 @@ use super::survivors::end_orphan;
 use super::tree::Tree;
 use super::wire::{Incoming, Order, Refusal, Report};
 use crate::os::still_runs;
-use crate::runner::end_command;
+use crate::runner::{KILL_GRACE, end_command};
 
 /// Orders that may wait for a host.
 pub(super) const ORDERS_MAX: usize = 64;
@@ -27,6 +27,9 @@ const START_WAIT: Duration = Duration::from_secs(20);
 const END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes read at once.
 const READ_BYTES: usize = 16 * 1024;
+/// How much later than a command's time limit its host may have ended it. One that takes longer was stopped, or is stuck:
+/// it is killed, and the daemon keeps the limit in its place.
+const LATE_MAX: Duration = Duration::from_secs(KILL_GRACE.as_secs() + 3);
 /// Said of a command whose host is not there any more.
 pub(super) const HOST_GONE: &str = "the program that tended it was killed";
 
@@ -117,8 +120,18 @@ fn go_on(line: Line, tree: Tree, progress: Progress) -> Hosted {
 
 /// Passes orders and reports until the host ends, or nobody is left who would order.
 async fn converse(mut line: Line, tree: Tree, mut orders: mpsc::Receiver<Order>, tell: watch::Sender<Progress>) {
+    // Told by the host with each progress; counted here from the first.
+    let limit = tell.borrow().limit;
+    let age = Duration::from_millis(tell.borrow().age_ms);
+    let late = limit.and_then(|limit| Instant::now().checked_add(limit.saturating_sub(age) + LATE_MAX));
+    let mut overdue = None;
     loop {
         tokio::select! {
+            () = passed(late), if overdue.is_none() && is_limited(&tell.borrow()) => {
+                tracing::warn!(pid = tree.host.pid, "a command's host did not keep its time limit and is killed");
+                overdue = limit.map(Ended::TimedOut);
+                tree.kill_host();
+            }
             report = line.report() => match report {
                 Ok(Some(Report::Progress(progress))) => {
                     tell.send_replace(progress);
@@ -145,8 +158,21 @@ async fn converse(mut line: Line, tree: Tree, mut orders: mpsc::Receiver<Order>,
     }
     // A host that lives has closed the line because the next daemon has taken it up.
     if !tell.borrow().gone && !still_runs(tree.host) {
-        let last = last_words(&line.kept, tree).await;
+        let mut last = last_words(&line.kept, tree).await;
+        last.ended = overdue.filter(|_| tell.borrow().ended.is_none()).or(last.ended);
         tell.send_replace(last);
+    }
+}
+
+/// Whether the time limit still holds: a foreground command has met it by ending; what it left behind lives on.
+fn is_limited(progress: &Progress) -> bool {
+    !progress.gone && (progress.ended.is_none() || progress.background)
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -162,6 +188,7 @@ async fn last_words(kept: &Kept, tree: Tree) -> Progress {
         Some(status) => end_orphan(status).await,
         None => drop(end_command(tree.command).await),
     }
+    tokio::task::spawn_blocking(crate::orphans::end_orphans).await.ok();
     lost(known)
 }
 

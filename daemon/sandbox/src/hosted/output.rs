@@ -42,6 +42,15 @@ impl Output {
         self.0.total().unwrap_or(0)
     }
 
+    /// Why it can not be read, if it can not: the file is gone or damaged, so that what was printed is not known.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.0.total().err().map(|error| match error.kind() {
+            io::ErrorKind::NotFound => "the file in which it was kept was deleted while it ran".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+
     /// The first bytes, at most `max`.
     #[must_use]
     pub fn head(&self, max: usize) -> Vec<u8> {

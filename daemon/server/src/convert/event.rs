@@ -53,6 +53,7 @@ fn body(event: &Event) -> Body {
         | EventBody::RunStarted { .. }
         | EventBody::RunStatusChanged { .. }
         | EventBody::RunFinished { .. }
+        | EventBody::RunResumed {}
         | EventBody::TurnStarted { .. }
         | EventBody::TurnFinished { .. }
         | EventBody::StepStarted { .. }
@@ -62,6 +63,7 @@ fn body(event: &Event) -> Body {
         | EventBody::MessageFinished { .. }
         | EventBody::MessageDiscarded { .. }
         | EventBody::ToolCallStarted { .. }
+        | EventBody::ToolCallBegun { .. }
         | EventBody::ToolCallFinished { .. }
         | EventBody::ApprovalRequested { .. }
         | EventBody::ApprovalResolved { .. }
@@ -94,10 +96,12 @@ fn run_body(event: &Event) -> Body {
                 mcode_events::run::ApprovalPolicy::Deny => "deny".to_owned(),
                 mcode_events::run::ApprovalPolicy::All => "all".to_owned(),
             },
+            trigger: options.trigger.as_str().to_owned(),
         }),
         EventBody::RunStatusChanged { status } => {
             Body::RunStatusChanged(v1::RunStatusChanged { status: status.as_str().to_owned() })
         }
+        EventBody::RunResumed {} => Body::RunResumed(v1::RunResumed {}),
         EventBody::RunFinished { status, error, usage, structured } => Body::RunFinished(v1::RunFinished {
             status: status.as_str().to_owned(),
             error: error.as_ref().map(row::run_error),
@@ -166,6 +170,9 @@ fn item_body(event: &Event) -> Body {
             arguments: Some(to_value(&call.arguments)),
             item_id: item_id.to_string(),
         }),
+        EventBody::ToolCallBegun { tool_call_id } => {
+            Body::ToolCallBegun(v1::ToolCallBegun { tool_call_id: tool_call_id.to_string() })
+        }
         EventBody::ToolCallFinished { name, result } => Body::ToolCallFinished(tool_call_finished(name, result)),
         EventBody::ProcessStarted { process_id, tool_call_id, pid, command, background, .. } => {
             Body::ProcessStarted(v1::ProcessStarted {

@@ -83,6 +83,7 @@ pub(crate) fn record(thread_id: ThreadId, record: &RunRecord) -> v1::Run {
         model: record.options.model.clone(),
         mode: record.options.mode.clone(),
         steps: record.steps,
+        trigger: record.options.trigger.as_str().to_owned(),
         usage: Some(usage(&record.usage)),
     }
 }

@@ -52,6 +52,7 @@ fn model_row(model: &ListedModel, default: Option<&str>) -> v1::Model {
         output_usd_per_mtok: pricing.output,
         usable: model.usable,
         key_source: model.key_source.clone(),
+        base_url: model.base_url.clone(),
         is_default: default == Some(model.info.id.as_str()),
     }
 }

@@ -1,6 +1,6 @@
 //! `RunService`.
 
-use mcode_events::run::Delivery;
+use mcode_events::run::{Delivery, RunTrigger};
 use mcode_proto::reasons::Reason;
 use mcode_proto::v1;
 use mcode_threads::NewInput;
@@ -60,7 +60,12 @@ impl v1::run_service_server::RunService for Services {
         &self,
         request: Request<v1::CancelRunRequest>,
     ) -> Result<Response<v1::CancelRunResponse>, Status> {
-        let run_id = request::known_id("run", &request.into_inner().run_id)?;
+        let run_id = request::known_id("run", &request.get_ref().run_id)?;
+        let row = self.deps.threads.run(run_id).await.map_err(of_thread)?;
+        // What a tool call has started, such as an `mcode ask` in a script, it may also end.
+        if row.record.options.trigger != RunTrigger::Tool {
+            self.for_people(&request, "cancelling a run").await?;
+        }
         let run = self.deps.threads.cancel_run(run_id).await.map_err(of_thread)?;
         Ok(Response::new(v1::CancelRunResponse { run: Some(row::run(&run)) }))
     }

@@ -85,4 +85,26 @@ impl v1::thread_service_server::ThreadService for Services {
             next_page_token: page.next.unwrap_or_default(),
         }))
     }
+
+    async fn close_thread(
+        &self,
+        request: Request<v1::CloseThreadRequest>,
+    ) -> Result<Response<v1::CloseThreadResponse>, Status> {
+        self.for_people(&request, "closing a thread").await?;
+        let thread_id = request::known_id("thread", &request.into_inner().thread_id)?;
+        let processes_ended = self.deps.threads.close(thread_id).await.map_err(of_thread)?;
+        let thread = self.deps.threads.known(thread_id).await.map_err(of_thread)?;
+        let thread = Some(row::thread(&thread, false));
+        Ok(Response::new(v1::CloseThreadResponse { thread, processes_ended }))
+    }
+
+    async fn delete_thread(
+        &self,
+        request: Request<v1::DeleteThreadRequest>,
+    ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
+        self.for_people(&request, "deleting a thread").await?;
+        let thread_id = request::known_id("thread", &request.into_inner().thread_id)?;
+        let processes_ended = self.deps.threads.delete(thread_id).await.map_err(of_thread)?;
+        Ok(Response::new(v1::DeleteThreadResponse { processes_ended }))
+    }
 }

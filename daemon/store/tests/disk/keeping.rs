@@ -190,6 +190,27 @@ async fn a_deleted_thread_leaves_nothing_but_what_it_cost() {
 }
 
 #[tokio::test]
+async fn a_deleted_thread_takes_the_bodies_that_only_it_had() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let (mut gone, mut stays) = (rig.thread(), rig.thread());
+    let blobs = store.blobs();
+    let put = |text: &str| blobs.put(text.as_bytes(), "text/plain").unwrap().hash;
+    let (own, shared, unnamed) = (put("only here"), put("in both"), put("named by nobody yet"));
+    assert_eq!(put("in both"), shared, "the other thread has it too");
+    let big = "x".repeat(mcode_store::INLINE_PAYLOAD_BYTES_MAX + 1);
+    gone.say(&store, &format!("blob:{own} blob:{shared} {big}")).await.unwrap();
+    gone.say(&store, &format!("blob:{unnamed}")).await.unwrap();
+    // About to be named by a thread whose event is not in the log yet.
+    assert_eq!(put("named by nobody yet"), unnamed);
+    stays.say(&store, &format!("blob:{shared} {big}!")).await.unwrap();
+    store.delete_thread(gone.id()).await.unwrap();
+    assert!(blobs.get(&own).is_err(), "nobody names it any more");
+    assert!(blobs.get(&shared).is_ok() && blobs.get(&unnamed).is_ok());
+    assert_eq!(words(&store, stays.id()).await, [format!("blob:{shared} {big}!")]);
+}
+
+#[tokio::test]
 async fn a_newer_database_is_left_alone() {
     let rig = Rig::new();
     drop(rig.open());

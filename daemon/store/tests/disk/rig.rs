@@ -123,6 +123,8 @@ pub fn started(run_id: RunId) -> NewEvent {
         cwd: "/work".into(),
         add_dirs: Vec::new(),
         answer_schema: None,
+        trigger: Default::default(),
+        kept: None,
     };
     NewEvent::of_run(run_id, None, EventBody::RunStarted { options })
 }

@@ -12,7 +12,7 @@ use crate::ending::whole;
 use crate::rig::{Rig, Step, said};
 
 /// Puts events into the log as a daemon does that dies right after them.
-async fn left_by_a_dead_daemon(rig: &Rig, events: Vec<NewEvent>) -> ThreadId {
+pub async fn left_by_a_dead_daemon(rig: &Rig, events: Vec<NewEvent>) -> ThreadId {
     let thread_id = ThreadId::from_uuid(SystemIds.next());
     let mut state = ThreadState::new(thread_id);
     let expected = state.last_seq;
@@ -26,7 +26,7 @@ async fn left_by_a_dead_daemon(rig: &Rig, events: Vec<NewEvent>) -> ThreadId {
     thread_id
 }
 
-fn created(rig: &Rig) -> NewEvent {
+pub fn created(rig: &Rig) -> NewEvent {
     NewEvent::of_thread(EventBody::ThreadCreated {
         project_id: ProjectId::from_uuid(SystemIds.next()),
         cwd: rig.root.join("work").to_string_lossy().into_owned(),
@@ -37,7 +37,7 @@ fn created(rig: &Rig) -> NewEvent {
     })
 }
 
-fn options(rig: &Rig) -> mcode_events::RunOptions {
+pub fn options(rig: &Rig) -> mcode_events::RunOptions {
     mcode_events::RunOptions {
         model: "fake/one".into(),
         mode: "build".into(),
@@ -48,6 +48,8 @@ fn options(rig: &Rig) -> mcode_events::RunOptions {
         cwd: rig.root.join("work").to_string_lossy().into_owned(),
         add_dirs: Vec::new(),
         answer_schema: None,
+        trigger: Default::default(),
+        kept: None,
     }
 }
 

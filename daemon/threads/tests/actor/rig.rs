@@ -253,9 +253,16 @@ impl Rig {
                 Box::pin(async {})
             }),
             processes: mcode_tools::shell::ProcessTable::new(),
+            going_on: Arc::default(),
+            own_env: Arc::default(),
             change_rule: Arc::new(|_| Ok(true)),
         };
         Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped }
+    }
+
+    /// The time, milliseconds since 1970 UTC.
+    pub fn clock_ms(&self) -> i64 {
+        self.clock.now().millis()
     }
 
     pub fn store(&self) -> &Store {

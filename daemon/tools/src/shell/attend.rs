@@ -120,7 +120,10 @@ async fn output(
 ) -> Result<(String, String), ToolFailure> {
     let (process, blobs) = (Arc::clone(process), Arc::clone(&attending.blobs));
     blocking(move || {
-        let text = render(&blobs, process.hosted.output());
+        let text = match process.hosted.output().fault() {
+            Some(fault) => format!("[what it printed is lost: {fault}]"),
+            None => render(&blobs, process.hosted.output()),
+        };
         let failed = process.end().is_some_and(|end| end.code() != Some(0));
         let remarks = remarks(failed, &text);
         (text, remarks)
@@ -156,7 +159,8 @@ fn finished(process: &Process, mut text: String, members: &[u32], remarks: &str)
     let words = end.words();
     let words = words.strip_prefix("exit code").map_or(words.clone(), |code| format!("exit{code}"));
     let preview = format!("{words} in {seconds:.1} s");
-    let failed = end.code() != Some(0);
+    // An end without the output is no success: nothing is known of what it said.
+    let failed = end.code() != Some(0) || process.hosted.output().fault().is_some();
     ToolOutput { exit_code: end.code(), failed, ..ToolOutput::text(text, preview) }
 }
 
@@ -181,7 +185,8 @@ fn moved(process: &Process, mut text: String, remarks: &str) -> ToolOutput {
     }
     text.push_str(&format!(
         "[it still runs after {seconds} s and goes on in the background as {id} (pid {pid}); you are told when it ends; \
-         read its further output with the process tool]{remarks}"
+         read its further output with the process tool. It has no terminal and no input: if it waits for a person, as an \
+         editor, a pager or a prompt does, it never ends, so kill it there]{remarks}"
     ));
     ToolOutput::text(text, format!("still running after {seconds} s, in the background"))
 }

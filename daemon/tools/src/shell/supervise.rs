@@ -110,8 +110,14 @@ fn notice(process: &Process, end: &End, watched: Option<&Watched>) -> Option<Str
     let text = clean(&bytes);
     let skip = text.chars().count().saturating_sub(NOTICE_CHARS_MAX);
     let last: String = text.chars().skip(skip).collect();
-    let output =
-        if last.trim().is_empty() { "It printed nothing.".into() } else { format!("Its last output:\n{last}") };
+    let fault = process.hosted.output().fault().map(|fault| format!("What it printed is lost: {fault}."));
+    let output = if let Some(fault) = fault {
+        fault
+    } else if last.trim().is_empty() {
+        "It printed nothing.".into()
+    } else {
+        format!("Its last output:\n{last}")
+    };
     let seconds = process.took().as_secs_f64();
     let found = watched.map(Watched::found).unwrap_or_default();
     let planted =

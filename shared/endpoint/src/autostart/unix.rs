@@ -44,3 +44,43 @@ fn open_files() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/dev/fd") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(|number| *number > 2).collect()
 }
+
+/// Whether a tool call has started this process: it, or a process above it, carries the mark. A clean environment hides
+/// only one of them: the program that tends the command carries it too.
+pub(super) fn is_of_a_tool_call(mark: &str) -> bool {
+    !mcode_env::process::var(mark).unwrap_or_default().is_empty() || ancestor_is_marked(mark)
+}
+
+/// Processes above this one that are looked at; more would be a circle.
+#[cfg(target_os = "linux")]
+const ANCESTORS_MAX: usize = 512;
+
+#[cfg(target_os = "linux")]
+fn ancestor_is_marked(mark: &str) -> bool {
+    let start = format!("{mark}=");
+    let mut next = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    for _ in 0..ANCESTORS_MAX {
+        if next <= 1 {
+            return false;
+        }
+        // Those of other users do not show it, and none of them is a tool call's.
+        let environ = std::fs::read(format!("/proc/{next}/environ")).unwrap_or_default();
+        if environ.split(|byte| *byte == 0).any(|variable| variable.starts_with(start.as_bytes())) {
+            return true;
+        }
+        next = parent_of(next).unwrap_or(0);
+    }
+    false
+}
+
+/// The number behind the name in parentheses and the state.
+#[cfg(target_os = "linux")]
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ancestor_is_marked(_mark: &str) -> bool {
+    false
+}

@@ -17,3 +17,8 @@ pub(super) fn is_program(path: &Path) -> bool {
 pub(super) fn detach(command: &mut Command) {
     command.creation_flags(DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP);
 }
+
+/// Whether a tool call has started this process.
+pub(super) fn is_of_a_tool_call(mark: &str) -> bool {
+    !mcode_env::process::var(mark).unwrap_or_default().is_empty()
+}

@@ -71,6 +71,8 @@ pub struct Figures {
     pub interrupted: u64,
     /// Facts that a client had been told.
     pub acknowledged: u64,
+    /// Approvals that outlived the daemon and were answered afterwards.
+    pub answered: u64,
 }
 
 /// Panics when anything that was acknowledged is gone, a log has a gap or is damaged, an item has no end or two, a call
@@ -81,6 +83,7 @@ pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
     let mut threads = told.threads();
     // Commands outlive the daemon; those in the foreground are seen to their end, and then nothing is at work.
     daemon.wait_until("nothing to be at work after a crash", || {
+        figures.answered += answer_what_waits(daemon, figures.answered);
         let listed = daemon.mcode(&["threads", "list", "--limit", "20", "--output", "json"]).ok().json();
         let listed = listed["threads"].as_array().cloned().unwrap_or_default();
         threads.extend(listed.iter().map(|thread| text(thread, "thread_id")));
@@ -115,6 +118,17 @@ pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
     );
     assert_eq!(load.server.problems(), Vec::<String>::new(), "the provider refused a request");
     figures
+}
+
+/// Answers the approvals that outlived the daemon, by turns with yes and no.
+fn answer_what_waits(daemon: &TestDaemon, before: u64) -> u64 {
+    let waiting = daemon.mcode(&["approvals", "list", "--output", "json"]).ok().json();
+    let approvals = waiting["approvals"].as_array().cloned().unwrap_or_default();
+    for (at, approval) in approvals.iter().enumerate() {
+        let word = if (before + at as u64).is_multiple_of(2) { "allow" } else { "deny" };
+        drop(daemon.mcode(&["approvals", word, &text(approval, "approval_id")]).ok());
+    }
+    approvals.len() as u64
 }
 
 /// All events of a thread. The daemon itself reports a gap as damage; here the order and both ends are looked at.

@@ -1,0 +1,106 @@
+//! Closing and deleting threads: nothing that they started is left.
+
+use std::collections::BTreeSet;
+
+use mcode_testkit::{Reply, Script};
+use serde_json::json;
+
+use crate::setup::{Stage, of_type, text};
+
+/// Threads of the large test.
+const THREADS: usize = 100;
+
+/// Processes whose command line holds this.
+fn running(mark: &str) -> BTreeSet<u32> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(mark)
+        })
+        .collect()
+}
+
+/// A time to sleep by which the processes of this test are known.
+fn nap(test: u32) -> String {
+    format!("7{test}7.{}", std::process::id())
+}
+
+fn spools(stage: &Stage) -> usize {
+    std::fs::read_dir(stage.daemon.home().join("state/toolhosts")).map_or(0, Iterator::count)
+}
+
+/// Each has a command in the background with a child in a session of its own and with a clean environment.
+#[test]
+fn a_hundred_closed_threads_leave_no_process() {
+    let nap = nap(1);
+    let command = format!("setsid env -i sleep {nap} & (setsid sleep {nap} &) ; sleep {nap}");
+    let server = Script::new().fallback(move |request| {
+        if request.tool_results().is_empty() {
+            Reply::tool_calls([("shell", json!({"command": command, "background": true}))])
+        } else {
+            Reply::text("started")
+        }
+    });
+    let stage = Stage::new(server);
+    let threads: Vec<String> = (0..THREADS).map(|_| stage.detach(&["--yolo", "serve"]).thread_id).collect();
+    let nap = self::nap(1);
+    stage.daemon.wait_until("all commands to run", || running(&nap).len() >= 3 * THREADS);
+    for thread in &threads {
+        let closed = stage.json(&["threads", "close", thread]);
+        assert_eq!((&closed["processes_ended"], &closed["thread"]["state"]), (&json!(1), &json!("idle")), "{closed}");
+    }
+    assert_eq!(running(&nap), BTreeSet::new());
+    stage.daemon.wait_until("the hosts to be gone", || stage.daemon.hosts().is_empty());
+    stage.daemon.wait_until("their folders to be gone", || spools(&stage) == 0);
+    // A closed thread can be gone on with.
+    stage.ask(&["-t", &threads[0], "--yolo", "go on"]).ok();
+}
+
+#[test]
+fn closing_cancels_the_run_and_withdraws_what_it_asked() {
+    let stage = Stage::new(Script::new().reply(Reply::tool_calls([("shell", json!({"command": "touch made"}))])));
+    let run = stage.detach(&["--approve", "ask", "make it"]);
+    stage.waiting("approvals");
+    stage.mcode(&["threads", "close", &run.thread_id]).ok();
+    assert_eq!(stage.run(&run.run_id)["status"], "cancelled");
+    assert_eq!(stage.json(&["approvals", "list"])["approvals"], json!([]));
+    assert_eq!(of_type(&stage.events(&run.thread_id), "approval_resolved")[0]["outcome"], "withdrawn");
+    assert!(!stage.exists("made"));
+}
+
+#[test]
+fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
+    let (nap, secret) = (nap(2), "only-in-this-thread");
+    let long = format!("yes {secret} | head -c 300000; echo; sleep {nap}");
+    let script = |long: &str| {
+        Script::new()
+            .reply(Reply::tool_calls([
+                ("shell", json!({"command": format!("yes {secret} | head -c 300000")})),
+                ("shell", json!({"command": long, "background": true})),
+            ]))
+            .reply(Reply::text("done"))
+    };
+    let mut stage = Stage::new(script(&long));
+    let thread = text(&stage.ask(&["--yolo", "--output", "json", "serve"]).ok().json()["thread_id"]);
+    stage.daemon.wait_until("the command to run", || !running(&nap).is_empty());
+    let refused = stage.mcode(&["threads", "delete", &thread]);
+    assert!(refused.code == 2 && refused.stderr.contains("--yes"), "{refused:#?}");
+    stage.mcode(&["threads", "delete", &thread, "--yes"]).ok();
+    assert_eq!(running(&nap), BTreeSet::new());
+    assert_eq!(stage.json(&["threads", "list"])["threads"], json!([]));
+    assert_ne!(stage.mcode(&["threads", "show", &thread]).code, 0);
+    assert_ne!(stage.ask(&["-t", &thread, "go on"]).code, 0, "it does not come back");
+    stage.daemon.wait_until("its folders to be gone", || spools(&stage) == 0);
+    stage.daemon.stop();
+    let data = stage.daemon.home().join("data");
+    let blobs = walk(&data.join("blobs"));
+    assert_eq!(blobs, Vec::<std::path::PathBuf>::new(), "what only it had is gone");
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
