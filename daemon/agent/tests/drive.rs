@@ -38,7 +38,7 @@ impl ModelProvider for Speaker {
             name => {
                 let origin = Origin { provider: "fake".into(), wire: "openai-chat".into(), model: name.into() };
                 let response = Response {
-                    parts: vec![Part::Text { text: format!("said by {name}") }],
+                    parts: vec![Part::text(format!("said by {name}"))],
                     origin,
                     model: name.into(),
                     response_id: "r".into(),

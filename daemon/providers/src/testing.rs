@@ -52,7 +52,7 @@ pub(crate) fn call_id(number: u128) -> ToolCallId {
 }
 
 pub(crate) fn text(words: &str) -> Part {
-    Part::Text { text: words.into() }
+    Part::text(words)
 }
 
 pub(crate) fn call(number: u128, given: &str) -> Part {

@@ -189,7 +189,7 @@ fn user_blocks(request: &ModelRequest, media: &PreparedMedia, parts: &[Part]) ->
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
             Part::Media { blob, name } => Some(medium_block(request, media, &blob.hash, name)),
             _ => None,
         })
@@ -211,7 +211,7 @@ fn assistant_blocks(parts: &[Part], own: bool, own_ids: bool, ids: &mut IdMap) -
     let mut blocks = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Part::Text { text } if !text.trim().is_empty() => blocks.push(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => blocks.push(json!({"type": "text", "text": text})),
             Part::Thinking { text, opaque: Some(opaque) } if own => {
                 if let Some(signature) = opaque.0.get("signature") {
                     blocks.push(json!({"type": "thinking", "thinking": text, "signature": signature}));

@@ -214,7 +214,7 @@ fn user_parts(request: &ModelRequest, media: &PreparedMedia, parts: &[Part]) -> 
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
             Part::Media { blob, name } => Some(medium_part(request, media, &blob.hash, name)),
             _ => None,
         })
@@ -240,7 +240,7 @@ fn assistant(
     let (mut details, mut calls) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Text { text: more } => text.push_str(more),
+            Part::Text { text: more, .. } => text.push_str(more),
             Part::Thinking { text: more, opaque } if own => {
                 thinking.push_str(more);
                 details.extend(details_of(opaque.as_ref().map(|opaque| &opaque.0)));

@@ -42,7 +42,7 @@ fn request(model: &ResolvedModel) -> ModelRequest {
         info: model.info.clone(),
         access: model.access.clone(),
         system: Vec::new(),
-        messages: vec![PromptMessage::User(vec![Part::Text { text: "hi".into() }])],
+        messages: vec![PromptMessage::User(vec![Part::text("hi")])],
         media: BTreeMap::new(),
         tools: Vec::new(),
         thinking: None,
@@ -71,7 +71,7 @@ fn words(response: &Response) -> String {
     response
         .parts
         .iter()
-        .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
         .collect()
 }
 

@@ -68,7 +68,7 @@ impl ModelProvider for Speaker {
         let script = Arc::clone(&self.0);
         match step {
             Step::Panic => panic!("the provider is broken, as the test wants it"),
-            Step::Say(text) => done(script.response(vec![Part::Text { text: text.into() }], StopReason::Stop)),
+            Step::Say(text) => done(script.response(vec![Part::text(text)], StopReason::Stop)),
             Step::Call(calls) => {
                 let parts = calls.into_iter().map(|(name, arguments)| {
                     let tool_call_id = ToolCallId::from_uuid(SystemIds.next());
@@ -84,7 +84,7 @@ impl ModelProvider for Speaker {
                         permit = script.go.acquire() => permit.unwrap().forget(),
                         () = cancel.cancelled() => std::future::pending().await,
                     }
-                    let response = script.response(vec![Part::Text { text: text.into() }], StopReason::Stop);
+                    let response = script.response(vec![Part::text(text)], StopReason::Stop);
                     Ok(StreamEvent::Finished(Box::new(response)))
                 });
                 Box::pin(begin.chain(end))
@@ -265,7 +265,7 @@ impl Rig {
     pub fn prompt(&self, thread_id: Option<ThreadId>, text: &str) -> NewRun {
         NewRun {
             thread_id,
-            parts: vec![Part::Text { text: text.into() }],
+            parts: vec![Part::text(text)],
             model: None,
             mode: None,
             thinking: None,
@@ -333,7 +333,7 @@ impl Rig {
     }
 
     pub async fn input(&self, thread_id: ThreadId, delivery: Delivery, text: &str) {
-        let parts = vec![Part::Text { text: text.into() }];
+        let parts = vec![Part::text(text)];
         let input = NewInput { delivery, parts, run_id: None, request: None };
         self.threads.input(thread_id, input).await.unwrap();
     }
