@@ -15,6 +15,8 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Chat Completions and its many dialects.
     OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
     /// The scripted model of `mcode demo`; no network.
     Scripted,
 }
@@ -26,6 +28,7 @@ impl Wire {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
             Self::Scripted => "scripted",
         }
     }
@@ -38,6 +41,7 @@ impl FromStr for Wire {
         match text {
             "anthropic" => Ok(Self::Anthropic),
             "openai-chat" => Ok(Self::OpenaiChat),
+            "openai-responses" => Ok(Self::OpenaiResponses),
             "scripted" => Ok(Self::Scripted),
             _ => Err(()),
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::anthropic;
 use crate::chat::{self, dialect};
 use crate::decode::WireDecoder;
+use crate::responses;
 use crate::sse::{SseDecoder, SseEvent};
 
 struct Fixture {
@@ -50,6 +51,9 @@ fn decoder(fixture: &Fixture) -> Box<dyn WireDecoder> {
     let origin = Origin { provider: "p".into(), wire: "w".into(), model: "m".into() };
     if fixture.expected["wire"].as_str().unwrap().starts_with("anthropic") {
         return Box::new(anthropic::stream::Decoder::new(ids, origin, "host".into()));
+    }
+    if fixture.expected["wire"] == "responses" {
+        return Box::new(responses::stream::Decoder::new(ids, origin, "host".into()));
     }
     let provider = ["xai", "deepseek", "mistral", "openrouter", "groq", "zai", "moonshot", "vercel", "openai"]
         .into_iter()
@@ -103,20 +107,59 @@ fn decode(fixture: &Fixture, piece: usize) -> Outcome {
 /// A part in the words of `expected.json`.
 fn block(part: &Part) -> Value {
     match part {
-        Part::Text { text, .. } => json!({"type": "text", "text": text}),
+        Part::Text { text, opaque } => {
+            let mut block = json!({"type": "text", "text": text});
+            if let Some(id) = opaque.as_ref().and_then(|opaque| opaque.0.get("id")) {
+                block["item_id"] = id.clone();
+            }
+            block
+        }
         Part::Thinking { text, opaque } => {
             let mut block = json!({"type": "thinking", "text": text});
+            if let Some(item) = opaque.as_ref().and_then(|opaque| opaque.0.get("item")) {
+                block["item_id"] = item["id"].clone();
+                let summary = item["summary"].as_array().is_some_and(|summary| !summary.is_empty());
+                block["kind"] = json!(if summary { "summary" } else { "raw" });
+                if let Some(encrypted) = item["encrypted_content"].as_str() {
+                    block["encrypted_content_len"] = json!(encrypted.len());
+                }
+            }
             if let Some(signature) = opaque.as_ref().and_then(|opaque| opaque.0.get("signature")) {
                 block["signature"] = signature.clone();
             }
             block
         }
+        Part::RedactedThinking { opaque } if opaque.0.get("item").is_some() => {
+            let mut block =
+                json!({"type": "thinking", "text": "", "item_id": opaque.0["item"]["id"], "kind": "hidden"});
+            if let Some(encrypted) = opaque.0["item"]["encrypted_content"].as_str() {
+                block["encrypted_content_len"] = json!(encrypted.len());
+            }
+            block
+        }
         Part::RedactedThinking { opaque } => json!({"type": "redacted_thinking", "data": opaque.0["data"]}),
-        Part::ToolCall { provider_call_id, name, arguments, .. } => {
-            json!({"type": "tool_call", "id": provider_call_id, "name": name, "args": arguments})
+        Part::ToolCall { provider_call_id, name, arguments, opaque, .. } => {
+            let mut block = json!({"type": "tool_call", "id": provider_call_id, "name": name});
+            let kept = |key: &str| opaque.as_ref().and_then(|opaque| opaque.0.get(key));
+            if let Some(id) = kept("id") {
+                block["item_id"] = id.clone();
+            }
+            match kept("custom") {
+                Some(custom) => {
+                    block["custom"] = custom.clone();
+                    block["input"] = arguments["input"].clone();
+                }
+                None => block["args"] = arguments.clone(),
+            }
+            block
         }
         Part::Provider { opaque } => {
             let kind = opaque.0["type"].as_str().unwrap();
+            if kind == "apply_patch_call" {
+                let mut block = opaque.0.clone();
+                (block["type"], block["wire_type"]) = (json!("provider_item"), json!(kind));
+                return block;
+            }
             if kind.ends_with("_tool_use") || kind == "server_tool_use" {
                 let (id, name, args) = (&opaque.0["id"], &opaque.0["name"], &opaque.0["input"]);
                 json!({"type": "provider_tool_call", "wire_type": kind, "id": id, "name": name, "args": args})
@@ -135,6 +178,7 @@ fn wanted_blocks(expected: &Value) -> Vec<Value> {
         if object["type"] == "tool_call" {
             object.shift_remove("wire_type");
         }
+        object.shift_remove("encrypted_content_sha256");
         object.shift_remove("citations");
         object.shift_remove("content");
     }
@@ -189,7 +233,7 @@ fn check(fixture: &Fixture, outcome: Outcome) {
 
 #[test]
 fn every_recorded_stream_decodes_as_expected() {
-    let fixtures = fixtures(&["anth-", "chat-", "self-01", "self-03"]);
+    let fixtures = fixtures(&["anth-", "chat-", "resp-", "self-01", "self-03"]);
     assert!(fixtures.len() >= 28, "only {} fixtures", fixtures.len());
     for fixture in &fixtures {
         for piece in [1, 7, fixture.bytes.len()] {
@@ -200,10 +244,10 @@ fn every_recorded_stream_decodes_as_expected() {
 
 #[test]
 fn a_stream_that_is_cut_anywhere_gives_no_answer() {
-    for fixture in fixtures(&["anth-03", "chat-01", "chat-20", "chat-07"]) {
+    for fixture in fixtures(&["anth-03", "chat-01", "chat-20", "chat-07", "resp-03", "resp-12"]) {
         let whole = fixture.bytes.clone();
         // Before the frame with the reason to stop, nothing may be given out.
-        let end = ["\"stop_reason\":\"tool_use\"", "\"finish_reason\":\"tool_calls\""]
+        let end = ["\"stop_reason\":\"tool_use\"", "\"finish_reason\":\"tool_calls\"", "\"response.completed\""]
             .iter()
             .find_map(|mark| whole.windows(mark.len()).position(|window| window == mark.as_bytes()))
             .unwrap();

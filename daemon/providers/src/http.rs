@@ -36,6 +36,8 @@ const LONG_DELAY: Duration = Duration::from_secs(300);
 
 /// Path of the Messages wire below the version.
 pub(crate) const MESSAGES_PATH: &[&str] = &["messages"];
+/// Path of the Responses wire below the version.
+pub(crate) const RESPONSES_PATH: &[&str] = &["responses"];
 /// Path of the Chat Completions wire below the version.
 pub(crate) const CHAT_PATH: &[&str] = &["chat", "completions"];
 

@@ -21,6 +21,17 @@ pub struct KnownProvider {
     pub default_model: &'static str,
 }
 
+impl KnownProvider {
+    /// How a server at this base URL is spoken to: those that stand in for OpenAI know Chat Completions, of Responses
+    /// few know all.
+    #[must_use]
+    pub fn wire_at(&self, base_url: &str) -> Wire {
+        let elsewhere = base_url.trim().trim_end_matches('/') != self.base_url;
+        let openais = base_url.split_once("://").is_some_and(|(_, rest)| rest.starts_with("api.openai.com"));
+        if self.wire == Wire::OpenaiResponses && elsewhere && !openais { Wire::OpenaiChat } else { self.wire }
+    }
+}
+
 const fn chat(
     name: &'static str,
     base_url: &'static str,
@@ -60,7 +71,10 @@ pub const KNOWN: &[KnownProvider] = &[
         &["ANTHROPIC_BASE_URL"],
         "claude-sonnet-5",
     ),
-    chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5"),
+    KnownProvider {
+        wire: Wire::OpenaiResponses,
+        ..chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5")
+    },
     chat(
         "openrouter",
         "https://openrouter.ai/api/v1",

@@ -11,6 +11,7 @@
 pub mod anthropic;
 pub mod chat;
 pub mod decode;
+mod effort;
 mod exchange;
 pub mod failure;
 #[cfg(test)]
@@ -20,7 +21,9 @@ mod ids;
 pub mod known;
 pub mod media;
 mod prompt;
+mod refused;
 pub mod registry;
+pub mod responses;
 pub mod scripted;
 pub mod sse;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::anthropic::AnthropicProvider;
 use crate::chat::ChatProvider;
 use crate::http::{self, HttpClients};
 use crate::known::{self, KNOWN, KnownProvider};
+use crate::responses::ResponsesProvider;
 use crate::scripted::ScriptedProvider;
 
 /// Silence that ends a request, in milliseconds, when the configuration names none.
@@ -34,6 +35,7 @@ pub struct Registry {
     clients: Arc<HttpClients>,
     ids: Arc<dyn IdGen>,
     chat: ChatProvider,
+    responses: ResponsesProvider,
     scripted: Arc<ScriptedProvider>,
 }
 
@@ -54,9 +56,10 @@ impl Registry {
     #[must_use]
     pub fn with_ids(config: ConfigSource, ids: Arc<dyn IdGen>) -> Self {
         let clients = Arc::new(HttpClients::new());
-        let chat = ChatProvider::new(Arc::clone(&clients), Arc::clone(&ids), Vec::new());
+        let chat = ChatProvider::new(Arc::clone(&clients), Arc::clone(&ids));
+        let responses = ResponsesProvider::new(Arc::clone(&clients), Arc::clone(&ids));
         let scripted = Arc::new(ScriptedProvider::new(Arc::clone(&ids)));
-        Self { config, clients, ids, chat, scripted }
+        Self { config, clients, ids, chat, responses, scripted }
     }
 
     fn provider(&self, wire: Wire, entry: &ProviderEntry) -> Arc<dyn ModelProvider> {
@@ -65,6 +68,7 @@ impl Registry {
             Wire::Anthropic => Arc::new(AnthropicProvider::new(Arc::clone(&self.clients), Arc::clone(&self.ids), omit)),
             // The copy shares what its servers were seen to refuse.
             Wire::OpenaiChat => Arc::new(self.chat.with_omitted(omit)),
+            Wire::OpenaiResponses => Arc::new(self.responses.with_omitted(omit)),
             Wire::Scripted => Arc::clone(&self.scripted) as Arc<dyn ModelProvider>,
         }
     }
@@ -92,15 +96,15 @@ impl<'a> Seat<'a> {
                 )));
         }
         let entry = entry.cloned().unwrap_or_default();
-        let wire = match entry.wire.as_deref() {
-            Some(text) => text.parse().map_err(|()| {
+        let wire: Option<Wire> = match entry.wire.as_deref() {
+            Some(text) => Some(text.parse().map_err(|()| {
                 config_error(
                     name,
                     &format!("the wire '{text}' is not one that this version speaks"),
-                    "Use anthropic or openai-chat.",
+                    "Use anthropic, openai-chat or openai-responses.",
                 )
-            })?,
-            None => known.map_or(Wire::OpenaiChat, |known| known.wire),
+            })?),
+            None => None,
         };
         let from_env = known
             .into_iter()
@@ -109,8 +113,9 @@ impl<'a> Seat<'a> {
         let base_url = from_env
             .or_else(|| entry.base_url.clone())
             .or_else(|| known.map(|known| known.base_url.to_owned()))
-            .filter(|url| !url.is_empty() || wire == Wire::Scripted)
+            .filter(|url| !url.is_empty() || known.is_some_and(|known| known.wire == Wire::Scripted))
             .ok_or_else(|| config_error(name, "it has no base_url", "Add base_url = \"http://host/v1\"."))?;
+        let wire = wire.unwrap_or_else(|| known.map_or(Wire::OpenaiChat, |known| known.wire_at(&base_url)));
         Ok(Self { name, known, entry, wire, base_url })
     }
 

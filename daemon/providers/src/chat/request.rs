@@ -6,6 +6,7 @@ use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, Replay};
+use crate::effort;
 use crate::ids::{IdMap, tool_name};
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
@@ -94,14 +95,11 @@ fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: 
     }
 }
 
-/// The word for an effort. Servers and generations of models differ at both ends of the scale.
+/// The word for an effort. Servers differ at both ends of the scale.
 fn effort(dialect: &Dialect, model: &str, level: ThinkingLevel) -> &'static str {
-    let old_openai = dialect.name == "openai" && (model == "gpt-5" || model.starts_with("gpt-5-"));
-    let o_series = dialect.name == "openai" && (model.starts_with("o3") || model.starts_with("o4"));
-    let always_thinks = dialect.name == "openai" && (model.starts_with("gpt-6.1") || model.contains("astra"));
     match level {
-        ThinkingLevel::Off if old_openai => "minimal",
-        ThinkingLevel::Off if o_series || always_thinks || model.contains("gpt-oss") => "low",
+        _ if dialect.name == "openai" => effort::openai(model, level),
+        ThinkingLevel::Off if model.contains("gpt-oss") => "low",
         ThinkingLevel::Off => dialect.effort_off,
         // Mistral knows only none and high; Kimi K3 knows no medium.
         _ if dialect.name == "mistral" => "high",
@@ -109,7 +107,6 @@ fn effort(dialect: &Dialect, model: &str, level: ThinkingLevel) -> &'static str 
         ThinkingLevel::Medium if dialect.name == "moonshot" => "high",
         ThinkingLevel::Medium => "medium",
         ThinkingLevel::High => "high",
-        ThinkingLevel::Xhigh if old_openai || o_series || model.starts_with("gpt-5.1") => "high",
         ThinkingLevel::Xhigh => dialect.effort_max,
     }
 }
