@@ -17,6 +17,8 @@ pub enum Wire {
     OpenaiChat,
     /// OpenAI Responses.
     OpenaiResponses,
+    /// Google's `generateContent`, of its API for developers and of Vertex AI.
+    Gemini,
     /// The scripted model of `mcode demo`; no network.
     Scripted,
 }
@@ -29,6 +31,7 @@ impl Wire {
             Self::Anthropic => "anthropic",
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
+            Self::Gemini => "gemini",
             Self::Scripted => "scripted",
         }
     }
@@ -42,6 +45,7 @@ impl FromStr for Wire {
             "anthropic" => Ok(Self::Anthropic),
             "openai-chat" => Ok(Self::OpenaiChat),
             "openai-responses" => Ok(Self::OpenaiResponses),
+            "gemini" => Ok(Self::Gemini),
             "scripted" => Ok(Self::Scripted),
             _ => Err(()),
         }
@@ -123,6 +127,10 @@ pub enum ThinkingForm {
     EnableThinking,
     /// OpenRouter's `reasoning: {effort}`.
     OpenRouter,
+    /// Gemini's `thinkingBudget`.
+    GeminiBudget,
+    /// Gemini's `thinkingLevel`; can not be switched off.
+    GeminiLevel,
 }
 
 /// What is known of a model. Unknown models get [`ModelInfo::unknown`], which is safe everywhere.

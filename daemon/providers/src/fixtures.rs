@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::anthropic;
 use crate::chat::{self, dialect};
 use crate::decode::WireDecoder;
+use crate::gemini;
 use crate::responses;
 use crate::sse::{SseDecoder, SseEvent};
 
@@ -51,6 +52,9 @@ fn decoder(fixture: &Fixture) -> Box<dyn WireDecoder> {
     let origin = Origin { provider: "p".into(), wire: "w".into(), model: "m".into() };
     if fixture.expected["wire"].as_str().unwrap().starts_with("anthropic") {
         return Box::new(anthropic::stream::Decoder::new(ids, origin, "host".into()));
+    }
+    if fixture.expected["wire"] == "gemini" {
+        return Box::new(gemini::stream::Decoder::new(ids, origin, "host".into()));
     }
     if fixture.expected["wire"] == "responses" {
         return Box::new(responses::stream::Decoder::new(ids, origin, "host".into()));
@@ -144,6 +148,13 @@ fn block(part: &Part) -> Value {
             if let Some(id) = kept("id") {
                 block["item_id"] = id.clone();
             }
+            // Google leaves it out at times.
+            if provider_call_id.is_empty() {
+                block["id"] = Value::Null;
+            }
+            if let Some(signature) = kept("thought_signature") {
+                block["thought_signature"] = signature.clone();
+            }
             match kept("custom") {
                 Some(custom) => {
                     block["custom"] = custom.clone();
@@ -233,7 +244,7 @@ fn check(fixture: &Fixture, outcome: Outcome) {
 
 #[test]
 fn every_recorded_stream_decodes_as_expected() {
-    let fixtures = fixtures(&["anth-", "chat-", "resp-", "self-01", "self-03"]);
+    let fixtures = fixtures(&["anth-", "chat-", "gem-01", "gem-03", "gem-05", "gem-09", "resp-", "self-01", "self-03"]);
     assert!(fixtures.len() >= 28, "only {} fixtures", fixtures.len());
     for fixture in &fixtures {
         for piece in [1, 7, fixture.bytes.len()] {
@@ -338,12 +349,19 @@ fn a_second_message_inside_a_message_is_refused() {
 #[test]
 fn recorded_error_bodies_are_classified() {
     use crate::failure::Failure;
-    for fixture in fixtures(&["err-", "self-05", "self-06"]) {
+    for fixture in fixtures(&["err-", "gem-07", "self-05", "self-06"]) {
         let status = u16::try_from(fixture.expected["http_status"].as_u64().unwrap()).unwrap();
-        let error = Failure::from_body(Some(status), &String::from_utf8(fixture.bytes).unwrap()).into_error("host");
+        let body = String::from_utf8(fixture.bytes).unwrap();
+        let error = match fixture.name.starts_with("gem-") {
+            true => gemini::errors::from_response(status, &body, "host"),
+            false => Failure::from_body(Some(status), &body).into_error("host"),
+        };
         let kind = match fixture.name.as_str() {
-            name if name.starts_with("err-05") || name.starts_with("self-06") => ModelErrorKind::RateLimited,
+            name if ["err-05", "gem-07", "self-06"].iter().any(|start| name.starts_with(start)) => {
+                ModelErrorKind::RateLimited
+            }
             name if name.starts_with("self-05") => ModelErrorKind::Quota,
+            name if name.starts_with("err-09") => ModelErrorKind::UnknownModel,
             _ => ModelErrorKind::InvalidRequest,
         };
         assert_eq!(error.kind, kind, "{}: {error}", fixture.name);

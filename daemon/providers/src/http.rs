@@ -135,6 +135,34 @@ fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
 /// The address of an endpoint from a base URL as the user gave it: with or without scheme, `/v1` and slashes; a query
 /// is kept. A base that already names the endpoint is taken as it is.
 pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
+    let mut url = parsed(base)?;
+    let mut segments = segments(&url);
+    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
+    if !names_endpoint {
+        let versioned = segments.last().is_some_and(|last| last == "v1");
+        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
+        if wants_version && !versioned {
+            segments.push("v1".to_owned());
+        }
+        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
+    }
+    url.set_path(&segments.join("/"));
+    Ok(url)
+}
+
+/// A base URL as the user gave it; with the version where it names nothing but a host.
+pub(crate) fn base(base: &str, version: &str) -> Result<Url, ModelError> {
+    let mut url = parsed(base)?;
+    let segments = segments(&url);
+    url.set_path(&if segments.is_empty() { version.to_owned() } else { segments.join("/") });
+    Ok(url)
+}
+
+fn segments(url: &Url) -> Vec<String> {
+    url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
+
+fn parsed(base: &str) -> Result<Url, ModelError> {
     let wrong = |reason: &str| {
         ModelError::new(
             ModelErrorKind::InvalidRequest,
@@ -154,18 +182,6 @@ pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong("it is not an http or https address"));
     }
-    let mut segments: Vec<String> =
-        url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
-    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
-    if !names_endpoint {
-        let versioned = segments.last().is_some_and(|last| last == "v1");
-        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
-        if wants_version && !versioned {
-            segments.push("v1".to_owned());
-        }
-        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
-    }
-    url.set_path(&segments.join("/"));
     url.set_fragment(None);
     Ok(url)
 }

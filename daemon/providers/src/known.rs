@@ -75,6 +75,16 @@ pub const KNOWN: &[KnownProvider] = &[
         wire: Wire::OpenaiResponses,
         ..chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5")
     },
+    KnownProvider {
+        wire: Wire::Gemini,
+        ..chat(
+            "google",
+            "https://generativelanguage.googleapis.com/v1beta",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
+            &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
+            "",
+        )
+    },
     chat(
         "openrouter",
         "https://openrouter.ai/api/v1",

@@ -16,6 +16,7 @@ mod exchange;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+pub mod gemini;
 pub mod http;
 mod ids;
 pub mod known;

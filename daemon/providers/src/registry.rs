@@ -14,6 +14,7 @@ use mcode_models::{
 
 use crate::anthropic::AnthropicProvider;
 use crate::chat::ChatProvider;
+use crate::gemini::GeminiProvider;
 use crate::http::{self, HttpClients};
 use crate::known::{self, KNOWN, KnownProvider};
 use crate::responses::ResponsesProvider;
@@ -68,6 +69,7 @@ impl Registry {
             Wire::Anthropic => Arc::new(AnthropicProvider::new(Arc::clone(&self.clients), Arc::clone(&self.ids), omit)),
             // The copy shares what its servers were seen to refuse.
             Wire::OpenaiChat => Arc::new(self.chat.with_omitted(omit)),
+            Wire::Gemini => Arc::new(GeminiProvider::new(Arc::clone(&self.clients), Arc::clone(&self.ids), omit)),
             Wire::OpenaiResponses => Arc::new(self.responses.with_omitted(omit)),
             Wire::Scripted => Arc::clone(&self.scripted) as Arc<dyn ModelProvider>,
         }
@@ -101,7 +103,7 @@ impl<'a> Seat<'a> {
                 config_error(
                     name,
                     &format!("the wire '{text}' is not one that this version speaks"),
-                    "Use anthropic, openai-chat or openai-responses.",
+                    "Use anthropic, openai-chat, openai-responses or gemini.",
                 )
             })?),
             None => None,

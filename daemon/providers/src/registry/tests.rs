@@ -92,7 +92,7 @@ fn what_can_not_be_is_named() {
         assert!(!error.hint.is_empty(), "{model}");
     }
     for (entry, words) in [
-        (ProviderEntry { wire: Some("gemini".into()), ..ProviderEntry::default() }, "gemini"),
+        (ProviderEntry { wire: Some("morse".into()), ..ProviderEntry::default() }, "morse"),
         (
             ProviderEntry {
                 api_key: Some("command:pass show x".into()),
