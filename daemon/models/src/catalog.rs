@@ -19,6 +19,8 @@ pub enum Wire {
     OpenaiResponses,
     /// Google's `generateContent`, of its API for developers and of Vertex AI.
     Gemini,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
     /// The scripted model of `mcode demo`; no network.
     Scripted,
 }
@@ -32,6 +34,7 @@ impl Wire {
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiResponses => "openai-responses",
             Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
             Self::Scripted => "scripted",
         }
     }
@@ -46,6 +49,7 @@ impl FromStr for Wire {
             "openai-chat" => Ok(Self::OpenaiChat),
             "openai-responses" => Ok(Self::OpenaiResponses),
             "gemini" => Ok(Self::Gemini),
+            "bedrock" => Ok(Self::Bedrock),
             "scripted" => Ok(Self::Scripted),
             _ => Err(()),
         }

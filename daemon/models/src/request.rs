@@ -52,6 +52,8 @@ pub struct Access {
     pub headers: BTreeMap<String, String>,
     /// The client's `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` (names in capitals), if any.
     pub network_env: BTreeMap<String, String>,
+    /// The client's variables that lead to its identity at a cloud (`AWS_…`, and where its home is), if any.
+    pub identity_env: BTreeMap<String, Secret>,
     /// Ends a request when no byte came for this long, in milliseconds.
     pub idle_timeout_ms: u64,
 }

@@ -218,7 +218,7 @@ fn head_limit(idle_timeout_ms: u64, loopback: bool) -> Duration {
 }
 
 /// Sends a call and waits for the head of the response.
-pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Result<Response, ModelError> {
+pub(crate) async fn send(client: &Client, call: &Call, body: Vec<u8>, access: &Access) -> Result<Response, ModelError> {
     let host = host(&call.url);
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -228,9 +228,6 @@ pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Resul
     for (name, value) in own.chain(configured) {
         add_header(&mut headers, name, value)?;
     }
-    let body = serde_json::to_vec(&call.body).map_err(|error| {
-        ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
-    })?;
     let limit = head_limit(access.idle_timeout_ms, call.url.host_str().is_some_and(is_loopback_name));
     let sending = client.post(call.url.clone()).headers(headers).body(body).send();
     match tokio::time::timeout(limit, Box::pin(sending)).await {

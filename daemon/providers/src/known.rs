@@ -85,6 +85,16 @@ pub const KNOWN: &[KnownProvider] = &[
             "",
         )
     },
+    KnownProvider {
+        name: "bedrock",
+        wire: Wire::Bedrock,
+        // The region goes in between.
+        base_url: "https://bedrock-runtime.amazonaws.com",
+        key_env: &["AWS_BEARER_TOKEN_BEDROCK"],
+        base_url_env: &["AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "BEDROCK_BASE_URL"],
+        needs_key: false,
+        default_model: "",
+    },
     chat(
         "openrouter",
         "https://openrouter.ai/api/v1",

@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod anthropic;
+pub mod bedrock;
 pub mod chat;
 pub mod decode;
 mod effort;
@@ -16,6 +17,7 @@ mod exchange;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+mod frames;
 pub mod gemini;
 pub mod http;
 mod ids;

@@ -13,6 +13,7 @@ use mcode_models::{
 };
 
 use crate::anthropic::AnthropicProvider;
+use crate::bedrock::BedrockProvider;
 use crate::chat::ChatProvider;
 use crate::gemini::GeminiProvider;
 use crate::http::{self, HttpClients};
@@ -35,6 +36,7 @@ pub struct Registry {
     config: ConfigSource,
     clients: Arc<HttpClients>,
     ids: Arc<dyn IdGen>,
+    bedrock: BedrockProvider,
     chat: ChatProvider,
     responses: ResponsesProvider,
     scripted: Arc<ScriptedProvider>,
@@ -58,9 +60,10 @@ impl Registry {
     pub fn with_ids(config: ConfigSource, ids: Arc<dyn IdGen>) -> Self {
         let clients = Arc::new(HttpClients::new());
         let chat = ChatProvider::new(Arc::clone(&clients), Arc::clone(&ids));
+        let bedrock = BedrockProvider::new(Arc::clone(&clients), Arc::clone(&ids));
         let responses = ResponsesProvider::new(Arc::clone(&clients), Arc::clone(&ids));
         let scripted = Arc::new(ScriptedProvider::new(Arc::clone(&ids)));
-        Self { config, clients, ids, chat, responses, scripted }
+        Self { config, clients, ids, bedrock, chat, responses, scripted }
     }
 
     fn provider(&self, wire: Wire, entry: &ProviderEntry) -> Arc<dyn ModelProvider> {
@@ -70,6 +73,7 @@ impl Registry {
             // The copy shares what its servers were seen to refuse.
             Wire::OpenaiChat => Arc::new(self.chat.with_omitted(omit)),
             Wire::Gemini => Arc::new(GeminiProvider::new(Arc::clone(&self.clients), Arc::clone(&self.ids), omit)),
+            Wire::Bedrock => Arc::new(self.bedrock.with_omitted(omit)),
             Wire::OpenaiResponses => Arc::new(self.responses.with_omitted(omit)),
             Wire::Scripted => Arc::clone(&self.scripted) as Arc<dyn ModelProvider>,
         }
@@ -103,7 +107,7 @@ impl<'a> Seat<'a> {
                 config_error(
                     name,
                     &format!("the wire '{text}' is not one that this version speaks"),
-                    "Use anthropic, openai-chat, openai-responses or gemini.",
+                    "Use anthropic, openai-chat, openai-responses, gemini or bedrock.",
                 )
             })?),
             None => None,
@@ -210,6 +214,7 @@ impl<'a> Seat<'a> {
             bearer,
             headers,
             network_env: network_env(env),
+            identity_env: if self.wire == Wire::Bedrock { identity_env(env) } else { BTreeMap::new() },
             idle_timeout_ms: idle.filter(|idle| *idle > 0).unwrap_or(default_idle),
         })
     }
@@ -222,6 +227,13 @@ fn config_error(provider: &str, fault: &str, hint: &str) -> ModelError {
 
 fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     env.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// The variables that lead to an identity at AWS: its own, and where the home with its files is.
+fn identity_env(env: &BTreeMap<String, String>) -> BTreeMap<String, Secret> {
+    let leads =
+        |name: &str| name.starts_with("AWS_") || matches!(name, "HOME" | "USERPROFILE" | "HOMEDRIVE" | "HOMEPATH");
+    env.iter().filter(|(name, _)| leads(name)).map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect()
 }
 
 /// `Name: value` per line.

@@ -21,6 +21,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         bearer: false,
         headers: BTreeMap::new(),
         network_env: BTreeMap::new(),
+        identity_env: BTreeMap::new(),
         idle_timeout_ms: 5_000,
     };
     let tool = |name: &str| ToolDefinition {

@@ -19,7 +19,7 @@ use crate::prompt;
 /// The version of the wire that we speak.
 const VERSION: &str = "2023-06-01";
 /// Thinking between tool calls for the models with budgets.
-const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
+pub(crate) const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
 
 /// Speaks to Anthropic and to servers that are like it.
 #[derive(Debug, Clone)]

@@ -95,6 +95,13 @@ fn thinking(request: &ModelRequest, max_tokens: &mut u32) -> Thinking {
     }
 }
 
+/// `thinking` and the effort of `output_config` as the wire wants them, for wires that carry them elsewhere; makes room
+/// for the budget in `max_tokens`.
+pub(crate) fn thinking_fields(request: &ModelRequest, max_tokens: &mut u32) -> (Option<Value>, Option<&'static str>) {
+    let Thinking { kind, effort } = thinking(request, max_tokens);
+    (kind, effort)
+}
+
 fn budget(level: ThinkingLevel, max_tokens: &mut u32) -> Thinking {
     let wanted = match level {
         ThinkingLevel::Off => return Thinking::default(),

@@ -127,6 +127,7 @@ impl ModelRegistry for Models {
             bearer: false,
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
+            identity_env: BTreeMap::new(),
             idle_timeout_ms: 1000,
         };
         Ok(ResolvedModel { info, access, provider: Arc::new(Speaker(Arc::clone(&self.0))) })
