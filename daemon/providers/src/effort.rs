@@ -1,14 +1,15 @@
-//! The words for how much OpenAI's models think; they differ by family, and a wrong one is refused.
+//! The words for how much models think that are asked in OpenAI's way; they differ by family, and a wrong one is refused.
 
 use mcode_events::run::ThinkingLevel;
+use mcode_models::ModelRequest;
 
-/// What the families of models take, the first whose name the model's begins with counts: name, the word for no
+/// What the families take of which the catalogue lists no words, the first whose name the model's begins with counts: name, the word for no
 /// thinking, the word for the most.
 const FAMILIES: &[(&str, &str, &str)] = &[
-    ("gpt-6.1", "low", "max"),
-    ("gpt-6", "none", "max"),
-    ("gpt-5.6-codex", "low", "max"),
-    ("gpt-5.6", "none", "max"),
+    ("gpt-6.1", "low", "xhigh"),
+    ("gpt-6", "none", "xhigh"),
+    ("gpt-5.6-codex", "low", "xhigh"),
+    ("gpt-5.6", "none", "xhigh"),
     ("gpt-5.1-codex-max", "low", "xhigh"),
     ("gpt-5.1-codex", "low", "high"),
     ("gpt-5.1", "none", "high"),
@@ -26,8 +27,13 @@ const FAMILIES: &[(&str, &str, &str)] = &[
 /// Of a family that this version does not know: words that most take.
 const UNKNOWN: (&str, &str) = ("low", "high");
 
-/// The word for an effort of a model of OpenAI; `model` may have a vendor before it, as gateways write it.
-pub(crate) fn openai(model: &str, level: ThinkingLevel) -> &'static str {
+/// The word for an effort: by the catalogue, else by the family.
+pub(crate) fn word(request: &ModelRequest, level: ThinkingLevel) -> &'static str {
+    request.info.efforts.word(level).unwrap_or_else(|| by_family(&request.model.model, level))
+}
+
+/// `model` may have a vendor before it, as gateways write it.
+fn by_family(model: &str, level: ThinkingLevel) -> &'static str {
     let name = model.rsplit('/').next().unwrap_or(model);
     let family = FAMILIES.iter().find(|(family, _, _)| name.starts_with(family));
     let (off, most) = family.map_or(UNKNOWN, |(_, off, most)| (*off, *most));
@@ -54,14 +60,14 @@ mod tests {
             ("gpt-5.5", "none", "xhigh"),
             ("gpt-5.1-codex-max", "low", "xhigh"),
             ("gpt-5-codex", "low", "high"),
-            ("gpt-5.6", "none", "max"),
-            ("gpt-6.1", "low", "max"),
+            ("gpt-5.6", "none", "xhigh"),
+            ("gpt-6.1", "low", "xhigh"),
             ("o4-mini", "low", "high"),
             ("something-new", "low", "high"),
         ] {
-            assert_eq!(openai(model, ThinkingLevel::Off), off, "{model}");
-            assert_eq!(openai(model, ThinkingLevel::Xhigh), most, "{model}");
-            assert_eq!(openai(model, ThinkingLevel::Medium), "medium", "{model}");
+            assert_eq!(by_family(model, ThinkingLevel::Off), off, "{model}");
+            assert_eq!(by_family(model, ThinkingLevel::Xhigh), most, "{model}");
+            assert_eq!(by_family(model, ThinkingLevel::Medium), "medium", "{model}");
         }
     }
 }

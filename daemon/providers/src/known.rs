@@ -133,6 +133,8 @@ pub const KNOWN: &[KnownProvider] = &[
     local("lmstudio", "http://127.0.0.1:1234/v1", &["LMSTUDIO_API_KEY"], &["LMSTUDIO_BASE_URL"]),
     local("llamacpp", "http://localhost:8080/v1", &["LLAMACPP_API_KEY"], &["LLAMACPP_BASE_URL"]),
     local("vllm", "http://localhost:8000/v1", &["VLLM_API_KEY"], &["VLLM_BASE_URL"]),
+    // Its login gives the token; a token for GitHub itself is no key.
+    chat("github-copilot", "https://api.githubcopilot.com", &[], &[], ""),
     KnownProvider {
         name: "demo",
         wire: Wire::Scripted,
@@ -170,13 +172,13 @@ mod tests {
     fn default_models_are_in_the_catalogue() {
         for known in KNOWN.iter().filter(|known| !known.default_model.is_empty()) {
             let model = format!("{}/{}", known.name, known.default_model).parse().unwrap();
-            assert!(mcode_models::catalog::table::lookup(&model).is_some(), "{}", known.name);
+            assert!(mcode_models::Catalogue::bundled().listed(&model).is_some(), "{}", known.name);
         }
     }
 
     #[test]
     fn catalogue_providers_are_known() {
-        for info in mcode_models::catalog::table::bundled() {
+        for info in mcode_models::Catalogue::bundled().models() {
             let model: mcode_models::ModelRef = info.id.parse().unwrap();
             assert!(find(&model.provider).is_some(), "{}", info.id);
         }

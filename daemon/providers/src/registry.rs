@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use mcode_config::{Effective, ProviderEntry};
 use mcode_env::{IdGen, SystemIds};
-use mcode_models::catalog::table;
 use mcode_models::{
-    Access, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ResolvedModel,
-    Secret, ThinkingForm, Wire,
+    Access, Catalogue, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry,
+    ResolvedModel, Secret, ThinkingForm, Wire,
 };
 
 use crate::anthropic::AnthropicProvider;
@@ -36,6 +35,7 @@ pub struct Registry {
     config: ConfigSource,
     clients: Arc<HttpClients>,
     ids: Arc<dyn IdGen>,
+    catalogue: Arc<RwLock<Arc<Catalogue>>>,
     bedrock: BedrockProvider,
     chat: ChatProvider,
     responses: ResponsesProvider,
@@ -63,7 +63,19 @@ impl Registry {
         let bedrock = BedrockProvider::new(Arc::clone(&clients), Arc::clone(&ids));
         let responses = ResponsesProvider::new(Arc::clone(&clients), Arc::clone(&ids));
         let scripted = Arc::new(ScriptedProvider::new(Arc::clone(&ids)));
-        Self { config, clients, ids, bedrock, chat, responses, scripted }
+        let catalogue = Arc::new(RwLock::new(Arc::new(Catalogue::bundled().clone())));
+        Self { config, clients, ids, catalogue, bedrock, chat, responses, scripted }
+    }
+
+    /// What is known of models now.
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts a newer catalogue over the bundled one, for every look-up from now on.
+    pub fn refresh(&self, newer: &Catalogue) {
+        let merged = Arc::new(Catalogue::bundled().refreshed(newer));
+        *self.catalogue.write().unwrap_or_else(PoisonError::into_inner) = merged;
     }
 
     fn provider(&self, wire: Wire, entry: &ProviderEntry) -> Arc<dyn ModelProvider> {
@@ -187,8 +199,8 @@ impl<'a> Seat<'a> {
     }
 
     /// What is known of a model here: the user's figures over the catalogue's.
-    fn info(&self, model: &ModelRef) -> ModelInfo {
-        let mut info = ModelInfo::of(model);
+    fn info(&self, catalogue: &Catalogue, model: &ModelRef) -> ModelInfo {
+        let mut info = catalogue.info(model);
         if let Some(declared) = self.entry.models.iter().find(|declared| declared.id == model.model) {
             info.known |= declared.max_output.is_some();
             info.context_tokens = declared.context.unwrap_or(info.context_tokens);
@@ -266,14 +278,15 @@ impl ModelRegistry for Registry {
             return Err(ModelError::new(ModelErrorKind::UnknownModel, format!("there is no model '{model}'"))
                 .with_hint(format!("The scripted model is demo/{}.", crate::scripted::MODEL)));
         }
-        let info = seat.info(&model);
+        let info = seat.info(&self.catalogue(), &model);
         let access = seat.access(&info, env)?;
         Ok(ResolvedModel { info, access, provider: self.provider(seat.wire, &seat.entry) })
     }
 
     fn list(&self, env: &BTreeMap<String, String>) -> Vec<ListedModel> {
         let config = (self.config)();
-        let mut names: BTreeSet<ModelRef> = table::bundled().iter().filter_map(|info| info.id.parse().ok()).collect();
+        let catalogue = self.catalogue();
+        let mut names: BTreeSet<ModelRef> = catalogue.models().iter().filter_map(|info| info.id.parse().ok()).collect();
         for (provider, entry) in &config.providers {
             names.extend(
                 entry.models.iter().map(|model| ModelRef { provider: provider.clone(), model: model.id.clone() }),
@@ -287,7 +300,7 @@ impl ModelRegistry for Registry {
                 Err(error) => (false, error.hint),
             };
             listed.push(ListedModel {
-                info: seat.info(&model),
+                info: seat.info(&catalogue, &model),
                 provider: model.provider.clone(),
                 wire: seat.wire.as_str().to_owned(),
                 usable,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcode_events::message::{Origin, Part};
 use mcode_ids::ToolCallId;
 use mcode_models::{
-    Access, ModelInfo, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
+    Access, Catalogue, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
 };
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         schema: json!({"type": "object", "properties": {}}),
     };
     ModelRequest {
-        info: ModelInfo::of(&model),
+        info: Catalogue::bundled().info(&model),
         model,
         access,
         system: vec![SystemPart { text: "first".into() }, SystemPart { text: "second".into() }],

@@ -84,12 +84,12 @@ fn thinking(request: &ModelRequest, max_tokens: &mut u32) -> Thinking {
             Thinking { kind: Some(json!({"type": "disabled"})), effort: None }
         }
         (ThinkingForm::Adaptive, Some(level)) => {
-            Thinking { kind: Some(adaptive(model)), effort: Some(effort(model, level)) }
+            Thinking { kind: Some(adaptive(model)), effort: Some(effort(request, level)) }
         }
         // What the model does when nothing is asked differs from model to model; leave it.
         (ThinkingForm::AdaptiveAlways, None) => Thinking { kind: Some(adaptive(model)), effort: None },
         (ThinkingForm::AdaptiveAlways, Some(level)) => {
-            Thinking { kind: Some(adaptive(model)), effort: Some(effort(model, level)) }
+            Thinking { kind: Some(adaptive(model)), effort: Some(effort(request, level)) }
         }
         _ => Thinking::default(),
     }
@@ -127,7 +127,11 @@ fn adaptive(model: &str) -> Value {
     }
 }
 
-fn effort(model: &str, level: ThinkingLevel) -> &'static str {
+fn effort(request: &ModelRequest, level: ThinkingLevel) -> &'static str {
+    if let Some(word) = request.info.efforts.word(level) {
+        return word;
+    }
+    let model = request.model.model.as_str();
     match level {
         ThinkingLevel::Off | ThinkingLevel::Low => "low",
         ThinkingLevel::Medium => "medium",

@@ -89,7 +89,7 @@ fn extra(request: &ModelRequest, claude: bool, max_tokens: &mut u32) -> Map<Stri
         };
         extra.insert("reasoningConfig".into(), config);
     } else {
-        extra.insert("reasoning_effort".into(), json!(effort::openai(&request.model.model, level)));
+        extra.insert("reasoning_effort".into(), json!(effort::word(request, level)));
     }
     extra
 }

@@ -67,11 +67,10 @@ const fn limit_field(new_name: bool) -> &'static str {
 }
 
 fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: &Dialect, level: ThinkingLevel) {
-    let model = request.model.model.as_str();
     let off = level == ThinkingLevel::Off;
     match request.info.thinking {
         ThinkingForm::Effort => {
-            body.insert("reasoning_effort".into(), json!(effort(dialect, model, level)));
+            body.insert("reasoning_effort".into(), json!(effort(dialect, request, level)));
         }
         ThinkingForm::Toggle => {
             let mut thinking = json!({"type": if off { "disabled" } else { "enabled" }});
@@ -88,7 +87,7 @@ fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: 
         }
         ThinkingForm::OpenRouter => {
             let reasoning =
-                if off { json!({"enabled": false}) } else { json!({"effort": effort(dialect, model, level)}) };
+                if off { json!({"enabled": false}) } else { json!({"effort": effort(dialect, request, level)}) };
             body.insert("reasoning".into(), reasoning);
         }
         _ => {}
@@ -96,10 +95,12 @@ fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: 
 }
 
 /// The word for an effort. Servers differ at both ends of the scale.
-fn effort(dialect: &Dialect, model: &str, level: ThinkingLevel) -> &'static str {
+fn effort(dialect: &Dialect, request: &ModelRequest, level: ThinkingLevel) -> &'static str {
+    if dialect.name == "openai" || !request.info.efforts.is_empty() {
+        return effort::word(request, level);
+    }
     match level {
-        _ if dialect.name == "openai" => effort::openai(model, level),
-        ThinkingLevel::Off if model.contains("gpt-oss") => "low",
+        ThinkingLevel::Off if request.model.model.contains("gpt-oss") => "low",
         ThinkingLevel::Off => dialect.effort_off,
         // Mistral knows only none and high; Kimi K3 knows no medium.
         _ if dialect.name == "mistral" => "high",

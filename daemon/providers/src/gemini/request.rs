@@ -66,7 +66,10 @@ fn thinking(request: &ModelRequest) -> Option<Value> {
         },
         ThinkingForm::GeminiLevel => match request.thinking {
             None => json!({}),
-            Some(level) => json!({"thinkingLevel": level_word(model, level)}),
+            Some(level) => {
+                let word = request.info.efforts.word(level).unwrap_or_else(|| level_word(model, level));
+                json!({ "thinkingLevel": word })
+            }
         },
         _ => return None,
     };

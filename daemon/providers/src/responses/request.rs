@@ -49,7 +49,7 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[St
         body.insert("include".into(), json!(["reasoning.encrypted_content"]));
         let mut reasoning = json!({"summary": "auto"});
         if let Some(level) = request.thinking {
-            reasoning["effort"] = json!(effort::openai(&request.model.model, level));
+            reasoning["effort"] = json!(effort::word(request, level));
         }
         body.insert("reasoning".into(), reasoning);
     }

@@ -118,7 +118,7 @@ impl ModelRegistry for Models {
     fn resolve(&self, model: &str, _env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError> {
         let model: ModelRef = model.parse().unwrap();
         let mut info = ModelInfo::unknown(&model);
-        info.pricing = Some(Pricing { input: 1.0, output: 0.0, cache_read: 0.0, cache_write: 0.0 });
+        info.pricing = Some(Pricing { input: 1.0, output: 0.0, cache_read: 0.0, cache_write: 0.0, long: None });
         let access = ModelAccess {
             provider: model.provider.clone(),
             wire: Wire::OpenaiChat,
