@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcode_env::{Clock as _, SystemClock};
 use mcode_models::retry::CONNECTION_REFUSED;
-use mcode_models::{Access, ModelError, ModelErrorKind};
+use mcode_models::{Access, KeyPlace, ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url};
 
@@ -238,6 +238,15 @@ pub(crate) async fn send(client: &Client, call: &Call, body: Vec<u8>, access: &A
             format!("no answer from {host} for {} s", limit.as_secs_f64()),
         )),
     }
+}
+
+/// The header with the key of a provider; `own` is the wire's.
+pub(crate) fn key_header(access: &Access, own: KeyPlace) -> Option<(String, String)> {
+    let key = access.key.as_ref()?.expose();
+    Some(match if access.key_place == KeyPlace::Usual { own } else { access.key_place } {
+        KeyPlace::Usual | KeyPlace::Bearer => ("authorization".to_owned(), format!("Bearer {key}")),
+        KeyPlace::Header(name) => (name.to_owned(), key.to_owned()),
+    })
 }
 
 fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ModelError> {

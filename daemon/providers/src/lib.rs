@@ -19,6 +19,7 @@ pub mod failure;
 mod fixtures;
 mod frames;
 pub mod gemini;
+mod google;
 pub mod http;
 mod ids;
 pub mod known;

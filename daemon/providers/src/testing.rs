@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcode_events::message::{Origin, Part};
 use mcode_ids::ToolCallId;
 use mcode_models::{
-    Access, Catalogue, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
+    Access, Catalogue, KeyPlace, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         wire: known.map_or(Wire::OpenaiChat, |known| known.wire),
         base_url: known.map_or("http://127.0.0.1:9/v1", |known| known.base_url).to_owned(),
         key: None,
-        bearer: false,
+        key_place: KeyPlace::Usual,
         headers: BTreeMap::new(),
         network_env: BTreeMap::new(),
         identity_env: BTreeMap::new(),

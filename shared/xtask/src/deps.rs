@@ -92,6 +92,7 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     ("prost-reflect", &["mcode-client"]),
     ("reqwest", &["mcode-providers"]),
     ("aws-config", &["mcode-providers"]),
+    ("google-cloud-auth", &["mcode-providers"]),
     ("aws-credential-types", &["mcode-providers"]),
     ("aws-sigv4", &["mcode-providers"]),
     ("aws-smithy-eventstream", &["mcode-providers"]),

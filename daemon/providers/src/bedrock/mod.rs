@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use mcode_env::{IdGen, SystemClock};
-use mcode_models::{ModelError, ModelProvider, ModelRequest, ModelStream};
+use mcode_models::{KeyPlace, ModelError, ModelProvider, ModelRequest, ModelStream};
 use tokio_util::sync::CancellationToken;
 
 use self::identity::Identities;
@@ -60,9 +60,7 @@ impl Wiring for BedrockProvider {
         let model: String = url::form_urlencoded::byte_serialize(request.model.model.as_bytes()).collect();
         url.set_path(&format!("{folder}/model/{model}/converse-stream"));
         let mut headers = vec![("accept".to_owned(), "application/vnd.amazon.eventstream".to_owned())];
-        if let Some(key) = &access.key {
-            headers.push(("authorization".to_owned(), format!("Bearer {}", key.expose())));
-        }
+        headers.extend(http::key_header(access, KeyPlace::Bearer));
         Ok(Call { url, headers, body: request::body(request, media, &self.omit_fields) })
     }
 

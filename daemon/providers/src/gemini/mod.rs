@@ -6,12 +6,14 @@ pub(crate) mod stream;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use mcode_env::IdGen;
-use mcode_models::{ModelError, ModelProvider, ModelRequest, ModelStream};
+use mcode_models::{KeyPlace, ModelError, ModelProvider, ModelRequest, ModelStream};
 use reqwest::Url;
 use tokio_util::sync::CancellationToken;
 
 use crate::exchange::{self, Call, Refusal, Wiring};
+use crate::google::GoogleIdentities;
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
 use crate::prompt;
@@ -22,14 +24,20 @@ pub struct GeminiProvider {
     clients: Arc<HttpClients>,
     ids: Arc<dyn IdGen>,
     media: Arc<MediaShop>,
+    identities: Arc<GoogleIdentities>,
     omit_fields: Arc<[String]>,
 }
 
 impl GeminiProvider {
-    /// A provider that shares `clients`; `omit_fields` are request fields that this server does not take.
-    #[must_use]
-    pub fn new(clients: Arc<HttpClients>, ids: Arc<dyn IdGen>, omit_fields: Vec<String>) -> Self {
-        Self { clients, ids, media: Arc::default(), omit_fields: omit_fields.into() }
+    /// A provider that shares `clients` and `identities`; `omit_fields` are request fields that this server does not
+    /// take.
+    pub(crate) fn new(
+        clients: Arc<HttpClients>,
+        ids: Arc<dyn IdGen>,
+        identities: Arc<GoogleIdentities>,
+        omit_fields: Vec<String>,
+    ) -> Self {
+        Self { clients, ids, media: Arc::default(), identities, omit_fields: omit_fields.into() }
     }
 }
 
@@ -53,12 +61,21 @@ impl Wiring for GeminiProvider {
     fn call(&self, request: &ModelRequest, media: &PreparedMedia) -> Result<Call, ModelError> {
         let access = &request.access;
         let url = address(&access.base_url, &request.model.model)?;
-        let header = access.key.as_ref().map(|key| match access.bearer {
-            true => ("authorization".to_owned(), format!("Bearer {}", key.expose())),
-            false => ("x-goog-api-key".to_owned(), key.expose().to_owned()),
-        });
-        let headers = header.into_iter().collect();
+        let headers = http::key_header(access, KeyPlace::Header("x-goog-api-key")).into_iter().collect();
         Ok(Call { url, headers, body: request::body(request, media, &self.omit_fields) })
+    }
+
+    /// Vertex takes a token where there is no key.
+    fn finish<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        mut call: Call,
+        _body: &'a [u8],
+    ) -> BoxFuture<'a, Result<Call, ModelError>> {
+        Box::pin(async move {
+            call.headers.extend(self.identities.header(request).await?);
+            Ok(call)
+        })
     }
 
     fn decoder(&self, request: &ModelRequest, host: &str) -> stream::Decoder {

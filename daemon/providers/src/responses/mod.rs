@@ -11,7 +11,7 @@ pub(crate) mod stream;
 use std::sync::Arc;
 
 use mcode_env::IdGen;
-use mcode_models::{ModelError, ModelProvider, ModelRequest, ModelStream};
+use mcode_models::{KeyPlace, ModelError, ModelProvider, ModelRequest, ModelStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::errors;
@@ -54,10 +54,7 @@ impl Wiring for ResponsesProvider {
     fn call(&self, request: &ModelRequest, media: &PreparedMedia) -> Result<Call, ModelError> {
         let access = &request.access;
         let url = http::endpoint(&access.base_url, http::RESPONSES_PATH)?;
-        let mut headers = Vec::new();
-        if let Some(key) = &access.key {
-            headers.push(("authorization".to_owned(), format!("Bearer {}", key.expose())));
-        }
+        let headers = http::key_header(access, KeyPlace::Bearer).into_iter().collect();
         Ok(Call { url, headers, body: request::body(request, media, &self.left_out.of(request)) })
     }
 
