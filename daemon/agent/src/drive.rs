@@ -237,7 +237,7 @@ impl Driver {
         let message = Message {
             item_id: ItemId::from_uuid(self.services.ids.next()),
             role: Role::User,
-            parts: vec![Part::Text { text: format!("[mcode] {text}") }],
+            parts: vec![Part::text(format!("[mcode] {text}"))],
             origin: None,
         };
         self.services.port.record(turn_id, vec![EventBody::MessageFinished { message }]).await?;

@@ -433,7 +433,7 @@ fn text_of(response: &Response) -> String {
     response
         .parts
         .iter()
-        .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
         .collect()
 }
 

@@ -38,7 +38,7 @@ impl ModelProvider for Speaker {
             name => {
                 let origin = Origin { provider: "fake".into(), wire: "openai-chat".into(), model: name.into() };
                 let response = Response {
-                    parts: vec![Part::Text { text: format!("said by {name}") }],
+                    parts: vec![Part::text(format!("said by {name}"))],
                     origin,
                     model: name.into(),
                     response_id: "r".into(),
@@ -63,9 +63,10 @@ impl ModelRegistry for Models {
             wire: Wire::OpenaiChat,
             base_url: "http://127.0.0.1:1".into(),
             key: None,
-            bearer: false,
+            key_place: mcode_models::KeyPlace::Usual,
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
+            identity_env: BTreeMap::new(),
             idle_timeout_ms: 1000,
         };
         Ok(ResolvedModel { info: ModelInfo::unknown(&model), access, provider: Arc::new(Speaker) })

@@ -40,6 +40,9 @@ pub enum Part {
     Text {
         /// The words.
         text: String,
+        /// Signature, phase and the like.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opaque: Option<Opaque>,
     },
     /// The model's visible reasoning.
     Thinking {
@@ -82,6 +85,14 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// Words that nobody signed.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), opaque: None }
+    }
+}
+
 /// A message as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
@@ -102,7 +113,7 @@ impl Message {
     pub fn text(&self) -> String {
         self.parts
             .iter()
-            .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+            .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
             .collect()
     }
 

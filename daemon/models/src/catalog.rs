@@ -1,11 +1,16 @@
 //! What is known of a model: limits, prices, abilities.
 
-pub mod table;
+mod catalogue;
+mod dev;
+mod effort;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use catalogue::Catalogue;
+pub use effort::Efforts;
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,6 +20,12 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Chat Completions and its many dialects.
     OpenaiChat,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Google's `generateContent`, of its API for developers and of Vertex AI.
+    Gemini,
+    /// Amazon Bedrock's Converse.
+    Bedrock,
     /// The scripted model of `mcode demo`; no network.
     Scripted,
 }
@@ -26,6 +37,9 @@ impl Wire {
         match self {
             Self::Anthropic => "anthropic",
             Self::OpenaiChat => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
             Self::Scripted => "scripted",
         }
     }
@@ -38,6 +52,9 @@ impl FromStr for Wire {
         match text {
             "anthropic" => Ok(Self::Anthropic),
             "openai-chat" => Ok(Self::OpenaiChat),
+            "openai-responses" => Ok(Self::OpenaiResponses),
+            "gemini" => Ok(Self::Gemini),
+            "bedrock" => Ok(Self::Bedrock),
             "scripted" => Ok(Self::Scripted),
             _ => Err(()),
         }
@@ -83,6 +100,21 @@ pub struct Pricing {
     pub cache_read: f64,
     /// Input written to the cache.
     pub cache_write: f64,
+    /// What a long request costs, if that is more.
+    pub long: Option<Tier>,
+}
+
+/// Prices of a whole request whose input is longer than so much.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tier {
+    /// Input of any kind above which they hold, in tokens.
+    pub above_tokens: u64,
+    /// Uncached input.
+    pub input: f64,
+    /// Output, reasoning included.
+    pub output: f64,
+    /// Input read from the cache.
+    pub cache_read: f64,
 }
 
 impl Pricing {
@@ -90,10 +122,17 @@ impl Pricing {
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     pub fn cost(&self, usage: &mcode_events::Usage) -> f64 {
-        (usage.input_tokens as f64 * self.input
-            + usage.output_tokens as f64 * self.output
-            + usage.cache_read_tokens as f64 * self.cache_read
-            + usage.cache_write_tokens as f64 * self.cache_write)
+        let all = usage.input_tokens.saturating_add(usage.cache_read_tokens).saturating_add(usage.cache_write_tokens);
+        let (input, output, cache_read) = match self.long.filter(|long| all > long.above_tokens) {
+            Some(long) => (long.input, long.output, long.cache_read),
+            None => (self.input, self.output, self.cache_read),
+        };
+        // Where writing has a price of its own, it is a multiple of the price of input.
+        let cache_write = if self.input > 0.0 { self.cache_write * input / self.input } else { self.cache_write };
+        (usage.input_tokens as f64 * input
+            + usage.output_tokens as f64 * output
+            + usage.cache_read_tokens as f64 * cache_read
+            + usage.cache_write_tokens as f64 * cache_write)
             / 1e6
     }
 }
@@ -119,6 +158,10 @@ pub enum ThinkingForm {
     EnableThinking,
     /// OpenRouter's `reasoning: {effort}`.
     OpenRouter,
+    /// Gemini's `thinkingBudget`.
+    GeminiBudget,
+    /// Gemini's `thinkingLevel`; can not be switched off.
+    GeminiLevel,
 }
 
 /// What is known of a model. Unknown models get [`ModelInfo::unknown`], which is safe everywhere.
@@ -134,10 +177,14 @@ pub struct ModelInfo {
     pub max_output_tokens: u32,
     /// Whether it takes pictures.
     pub images: bool,
+    /// Whether it takes documents (PDF).
+    pub documents: bool,
     /// Whether it can call tools.
     pub tools: bool,
     /// How thinking is asked for.
     pub thinking: ThinkingForm,
+    /// The words for how much it thinks, where they are known.
+    pub efforts: Efforts,
     /// Prices, when known.
     pub pricing: Option<Pricing>,
     /// Whether the catalogue knows it.
@@ -145,26 +192,6 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
-    /// What the bundled catalogue knows of a model, else safe figures.
-    ///
-    /// An unlisted `claude-*` of Anthropic is taken for a newer one than this catalogue: it thinks adaptively.
-    #[must_use]
-    pub fn of(model: &ModelRef) -> Self {
-        if let Some(info) = table::lookup(model) {
-            return info;
-        }
-        let mut info = Self::unknown(model);
-        if model.provider == "anthropic" && model.model.starts_with("claude-") {
-            let old = model.model.starts_with("claude-3") || model.model.starts_with("claude-2");
-            info.context_tokens = 200_000;
-            if !old {
-                info.max_output_tokens = 32_000;
-                info.thinking = ThinkingForm::Adaptive;
-            }
-        }
-        info
-    }
-
     /// Safe figures for a model that the catalogue does not know.
     #[must_use]
     pub fn unknown(model: &ModelRef) -> Self {
@@ -174,8 +201,10 @@ impl ModelInfo {
             context_tokens: 128_000,
             max_output_tokens: 8_192,
             images: true,
+            documents: true,
             tools: true,
             thinking: ThinkingForm::None,
+            efforts: Efforts::default(),
             pricing: None,
             known: false,
         }

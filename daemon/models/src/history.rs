@@ -65,7 +65,7 @@ fn push_user(messages: &mut Vec<PromptMessage>, message: &Message) {
 
 fn is_users(part: &Part) -> bool {
     match part {
-        Part::Text { text } => !text.trim().is_empty(),
+        Part::Text { text, .. } => !text.trim().is_empty(),
         Part::Media { .. } => true,
         _ => false,
     }
@@ -81,7 +81,7 @@ fn push_assistant(
     let mut answers = Vec::new();
     for part in &message.parts {
         match part {
-            Part::Text { text } if text.trim().is_empty() => continue,
+            Part::Text { text, .. } if text.trim().is_empty() => continue,
             Part::Thinking { text, opaque: None } if text.trim().is_empty() => continue,
             Part::Media { .. } => continue,
             Part::ToolCall { tool_call_id, provider_call_id, name, .. } => {
@@ -160,7 +160,7 @@ pub fn estimate_tokens(request: &ModelRequest) -> u64 {
             PromptMessage::User(parts) | PromptMessage::Assistant { parts, .. } => {
                 for part in parts {
                     match part {
-                        Part::Text { text } => bytes += length(text),
+                        Part::Text { text, .. } => bytes += length(text),
                         Part::Thinking { text, opaque } => {
                             bytes += length(text) + opaque.as_ref().map_or(0, |opaque| json_length(&opaque.0));
                         }

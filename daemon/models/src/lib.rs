@@ -14,8 +14,8 @@ pub mod request;
 pub mod retry;
 pub mod stream;
 
-pub use catalog::{ModelInfo, ModelRef, Pricing, ThinkingForm, Wire};
+pub use catalog::{Catalogue, Efforts, ModelInfo, ModelRef, Pricing, ThinkingForm, Tier, Wire};
 pub use error::{ModelError, ModelErrorKind};
 pub use registry::{ListedModel, ModelRegistry, ResolvedModel};
-pub use request::{Access, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
+pub use request::{Access, KeyPlace, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
 pub use stream::{ModelProvider, ModelStream, Response, StopReason, StreamEvent};

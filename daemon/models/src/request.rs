@@ -35,6 +35,18 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The header that a key goes into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyPlace {
+    /// The wire's own.
+    #[default]
+    Usual,
+    /// `Authorization: Bearer`.
+    Bearer,
+    /// A header of this name, as it is.
+    Header(&'static str),
+}
+
 /// How a provider is reached for one run: from the client's environment, the stored logins and the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -46,12 +58,14 @@ pub struct Access {
     pub base_url: String,
     /// The key, when one is needed.
     pub key: Option<Secret>,
-    /// Whether the key goes into `Authorization: Bearer` where the wire's own header is another.
-    pub bearer: bool,
+    /// Where the key goes.
+    pub key_place: KeyPlace,
     /// Further headers.
     pub headers: BTreeMap<String, String>,
     /// The client's `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` (names in capitals), if any.
     pub network_env: BTreeMap<String, String>,
+    /// The client's variables that lead to its identity at a cloud (`AWS_…`, and where its home is), if any.
+    pub identity_env: BTreeMap<String, Secret>,
     /// Ends a request when no byte came for this long, in milliseconds.
     pub idle_timeout_ms: u64,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use mcode_models::{ModelError, ModelErrorKind, ModelRequest, ModelStream, StreamEvent};
 use reqwest::{Response, Url};
 use serde_json::Value;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::decode::{MAX_RESPONSE_BYTES, WireDecoder, protocol};
 use crate::failure::redact;
+use crate::frames::{self, FrameDecoder};
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
 use crate::sse::SseDecoder;
@@ -53,6 +55,15 @@ pub(crate) trait Wiring: Clone + Send + Sync + 'static {
     fn media(&self) -> &Arc<MediaShop>;
     /// Writes a request.
     fn call(&self, request: &ModelRequest, media: &PreparedMedia) -> Result<Call, ModelError>;
+    /// What takes time before a call is sent: where it goes, tokens, signatures. `body` is what will be sent.
+    fn finish<'a>(
+        &'a self,
+        _request: &'a ModelRequest,
+        call: Call,
+        _body: &'a [u8],
+    ) -> BoxFuture<'a, Result<Call, ModelError>> {
+        Box::pin(std::future::ready(Ok(call)))
+    }
     /// A decoder for the response of `host`.
     fn decoder(&self, request: &ModelRequest, host: &str) -> Self::Decoder;
     /// Judges an HTTP error.
@@ -159,20 +170,16 @@ async fn open<W: Wiring>(
     let idle = idle_limit(request);
     for _ in 0..=MAX_DOWNGRADES {
         let call = wiring.call(request, &media)?;
+        let body = serde_json::to_vec(&call.body).map_err(|error| {
+            ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
+        })?;
+        let call = wiring.finish(request, call, &body).await?;
         let host = http::host(&call.url);
-        let mut response = http::send(&client, &call, &request.access).await?;
+        let mut response = http::send(&client, &call, body, &request.access).await?;
         let status = response.status().as_u16();
         if response.status().is_success() {
             let decoder = wiring.decoder(request, &host);
-            return Ok(Reading {
-                response,
-                decoder,
-                host,
-                idle,
-                sse: SseDecoder::new(),
-                form: Form::Unknown,
-                bytes: 0,
-            });
+            return Ok(Reading { decoder, host, idle, form: Form::of(&response_type(&response)), bytes: 0, response });
         }
         let body = http::error_body(&mut response, idle).await;
         match wiring.refusal(request, status, &body, &host) {
@@ -197,8 +204,21 @@ fn idle_limit(request: &ModelRequest) -> Duration {
 /// What the body turned out to be.
 enum Form {
     Unknown,
-    Events,
+    Events(SseDecoder),
+    Frames(FrameDecoder),
     Json(Vec<u8>),
+}
+
+impl Form {
+    /// Most servers say little by their type; the first byte tells then.
+    fn of(media_type: &str) -> Self {
+        if media_type.starts_with(frames::MEDIA_TYPE) { Self::Frames(FrameDecoder::default()) } else { Self::Unknown }
+    }
+}
+
+fn response_type(response: &Response) -> String {
+    let value = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_ascii_lowercase()
 }
 
 enum Step {
@@ -211,7 +231,6 @@ struct Reading<D> {
     decoder: D,
     host: String,
     idle: Duration,
-    sse: SseDecoder,
     form: Form,
     bytes: u64,
 }
@@ -256,7 +275,7 @@ impl<D: WireDecoder> Reading<D> {
                 Some(b'<') => {
                     return Err(protocol(format!("{} answered with a web page instead of an answer", self.host)));
                 }
-                Some(_) => Form::Events,
+                Some(_) => Form::Events(SseDecoder::new()),
             };
         }
         match &mut self.form {
@@ -267,20 +286,24 @@ impl<D: WireDecoder> Reading<D> {
                 body.extend_from_slice(chunk);
                 Ok(())
             }
-            _ => {
+            Form::Frames(frames) => {
                 let decoder = &mut self.decoder;
-                self.sse.feed(chunk, &mut |event| decoder.frame(event, out))
+                frames.feed(chunk, &mut |event| decoder.frame(event, out))
             }
+            Form::Events(sse) => {
+                let decoder = &mut self.decoder;
+                sse.feed(chunk, &mut |event| decoder.frame(event, out))
+            }
+            Form::Unknown => Ok(()),
         }
     }
 
     fn end(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
-        match &self.form {
-            Form::Json(body) => self.decoder.body(body, out)?,
-            _ => {
-                let decoder = &mut self.decoder;
-                self.sse.finish(&mut |event| decoder.frame(event, out))?;
-            }
+        let decoder = &mut self.decoder;
+        match &mut self.form {
+            Form::Json(body) => decoder.body(body, out)?,
+            Form::Events(sse) => sse.finish(&mut |event| decoder.frame(event, out))?,
+            Form::Frames(_) | Form::Unknown => {}
         }
         self.decoder.end(out)
     }

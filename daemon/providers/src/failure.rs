@@ -93,6 +93,10 @@ impl Failure {
         if self.has_code(&["model_not_found", "not_found_error"]) && (words.contains("model") || words.is_empty()) {
             return ModelErrorKind::UnknownModel;
         }
+        // Google has no status of its own for it.
+        if words.contains("api key not valid") {
+            return ModelErrorKind::Auth;
+        }
         if let Some(kind) = self.status.and_then(|status| kind_of_status(status, &words)) {
             return kind;
         }

@@ -4,20 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mcode_env::SeededIds;
-use mcode_events::message::{Origin, Part};
+use mcode_events::message::{Opaque, Origin, Part};
 use mcode_events::usage::Usage;
 use mcode_models::{ModelError, ModelErrorKind, Response, StreamEvent};
 use serde_json::{Value, json};
 
 use crate::anthropic;
+use crate::bedrock;
 use crate::chat::{self, dialect};
 use crate::decode::WireDecoder;
+use crate::frames::FrameDecoder;
+use crate::gemini;
+use crate::responses;
 use crate::sse::{SseDecoder, SseEvent};
 
 struct Fixture {
     name: String,
     bytes: Vec<u8>,
-    is_json: bool,
+    /// Ending of the file's name.
+    form: &'static str,
     expected: Value,
 }
 
@@ -35,11 +40,12 @@ fn fixtures(prefixes: &[&str]) -> Vec<Fixture> {
             continue;
         }
         let expected: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let stream = folder().join(format!("{name}.sse"));
-        let is_json = !stream.exists();
-        let body = if is_json { folder().join(format!("{name}.json")) } else { stream };
-        let bytes = std::fs::read(body).unwrap();
-        found.push(Fixture { name: name.to_owned(), bytes, is_json, expected });
+        let form = ["sse", "eventstream.bin", "json"]
+            .into_iter()
+            .find(|ending| folder().join(format!("{name}.{ending}")).exists())
+            .unwrap();
+        let bytes = std::fs::read(folder().join(format!("{name}.{form}"))).unwrap();
+        found.push(Fixture { name: name.to_owned(), bytes, form, expected });
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
@@ -50,6 +56,15 @@ fn decoder(fixture: &Fixture) -> Box<dyn WireDecoder> {
     let origin = Origin { provider: "p".into(), wire: "w".into(), model: "m".into() };
     if fixture.expected["wire"].as_str().unwrap().starts_with("anthropic") {
         return Box::new(anthropic::stream::Decoder::new(ids, origin, "host".into()));
+    }
+    if fixture.expected["wire"] == "converse" {
+        return Box::new(bedrock::stream::Decoder::new(ids, origin, "host".into()));
+    }
+    if fixture.expected["wire"] == "gemini" {
+        return Box::new(gemini::stream::Decoder::new(ids, origin, "host".into()));
+    }
+    if fixture.expected["wire"] == "responses" {
+        return Box::new(responses::stream::Decoder::new(ids, origin, "host".into()));
     }
     let provider = ["xai", "deepseek", "mistral", "openrouter", "groq", "zai", "moonshot", "vercel", "openai"]
         .into_iter()
@@ -68,8 +83,12 @@ struct Outcome {
 fn decode(fixture: &Fixture, piece: usize) -> Outcome {
     let mut decoder = decoder(fixture);
     let mut out = Vec::new();
-    let result = if fixture.is_json {
+    let result = if fixture.form == "json" {
         decoder.body(&fixture.bytes, &mut out)
+    } else if fixture.form == "eventstream.bin" {
+        let mut frames = FrameDecoder::default();
+        let mut pieces = fixture.bytes.chunks(piece);
+        pieces.try_for_each(|bytes| frames.feed(bytes, &mut |event| decoder.frame(event, &mut out)))
     } else {
         let mut sse = SseDecoder::new();
         let mut result = Ok(());
@@ -100,23 +119,74 @@ fn decode(fixture: &Fixture, piece: usize) -> Outcome {
     Outcome { text, thinking, end }
 }
 
+/// A call in the words of `expected.json`.
+fn call_block(provider_call_id: &str, name: &str, arguments: &Value, opaque: Option<&Opaque>) -> Value {
+    let mut block = json!({"type": "tool_call", "id": provider_call_id, "name": name});
+    let kept = |key: &str| opaque.and_then(|opaque| opaque.0.get(key));
+    if let Some(id) = kept("id") {
+        block["item_id"] = id.clone();
+    }
+    // Google leaves it out at times.
+    if provider_call_id.is_empty() {
+        block["id"] = Value::Null;
+    }
+    if let Some(signature) = kept("thought_signature") {
+        block["thought_signature"] = signature.clone();
+    }
+    match kept("custom") {
+        Some(custom) => {
+            block["custom"] = custom.clone();
+            block["input"] = arguments["input"].clone();
+        }
+        None => block["args"] = arguments.clone(),
+    }
+    block
+}
+
 /// A part in the words of `expected.json`.
 fn block(part: &Part) -> Value {
     match part {
-        Part::Text { text } => json!({"type": "text", "text": text}),
+        Part::Text { text, opaque } => {
+            let mut block = json!({"type": "text", "text": text});
+            if let Some(id) = opaque.as_ref().and_then(|opaque| opaque.0.get("id")) {
+                block["item_id"] = id.clone();
+            }
+            block
+        }
         Part::Thinking { text, opaque } => {
             let mut block = json!({"type": "thinking", "text": text});
+            if let Some(item) = opaque.as_ref().and_then(|opaque| opaque.0.get("item")) {
+                block["item_id"] = item["id"].clone();
+                let summary = item["summary"].as_array().is_some_and(|summary| !summary.is_empty());
+                block["kind"] = json!(if summary { "summary" } else { "raw" });
+                if let Some(encrypted) = item["encrypted_content"].as_str() {
+                    block["encrypted_content_len"] = json!(encrypted.len());
+                }
+            }
             if let Some(signature) = opaque.as_ref().and_then(|opaque| opaque.0.get("signature")) {
                 block["signature"] = signature.clone();
             }
             block
         }
+        Part::RedactedThinking { opaque } if opaque.0.get("item").is_some() => {
+            let mut block =
+                json!({"type": "thinking", "text": "", "item_id": opaque.0["item"]["id"], "kind": "hidden"});
+            if let Some(encrypted) = opaque.0["item"]["encrypted_content"].as_str() {
+                block["encrypted_content_len"] = json!(encrypted.len());
+            }
+            block
+        }
         Part::RedactedThinking { opaque } => json!({"type": "redacted_thinking", "data": opaque.0["data"]}),
-        Part::ToolCall { provider_call_id, name, arguments, .. } => {
-            json!({"type": "tool_call", "id": provider_call_id, "name": name, "args": arguments})
+        Part::ToolCall { provider_call_id, name, arguments, opaque, .. } => {
+            call_block(provider_call_id, name, arguments, opaque.as_ref())
         }
         Part::Provider { opaque } => {
             let kind = opaque.0["type"].as_str().unwrap();
+            if kind == "apply_patch_call" {
+                let mut block = opaque.0.clone();
+                (block["type"], block["wire_type"]) = (json!("provider_item"), json!(kind));
+                return block;
+            }
             if kind.ends_with("_tool_use") || kind == "server_tool_use" {
                 let (id, name, args) = (&opaque.0["id"], &opaque.0["name"], &opaque.0["input"]);
                 json!({"type": "provider_tool_call", "wire_type": kind, "id": id, "name": name, "args": args})
@@ -135,6 +205,7 @@ fn wanted_blocks(expected: &Value) -> Vec<Value> {
         if object["type"] == "tool_call" {
             object.shift_remove("wire_type");
         }
+        object.shift_remove("encrypted_content_sha256");
         object.shift_remove("citations");
         object.shift_remove("content");
     }
@@ -189,7 +260,10 @@ fn check(fixture: &Fixture, outcome: Outcome) {
 
 #[test]
 fn every_recorded_stream_decodes_as_expected() {
-    let fixtures = fixtures(&["anth-", "chat-", "self-01", "self-03"]);
+    let fixtures = fixtures(&[
+        "anth-", "bed-01", "bed-02", "bed-04", "chat-", "gem-01", "gem-03", "gem-05", "gem-09", "resp-", "self-01",
+        "self-03",
+    ]);
     assert!(fixtures.len() >= 28, "only {} fixtures", fixtures.len());
     for fixture in &fixtures {
         for piece in [1, 7, fixture.bytes.len()] {
@@ -200,10 +274,10 @@ fn every_recorded_stream_decodes_as_expected() {
 
 #[test]
 fn a_stream_that_is_cut_anywhere_gives_no_answer() {
-    for fixture in fixtures(&["anth-03", "chat-01", "chat-20", "chat-07"]) {
+    for fixture in fixtures(&["anth-03", "chat-01", "chat-20", "chat-07", "resp-03", "resp-12"]) {
         let whole = fixture.bytes.clone();
         // Before the frame with the reason to stop, nothing may be given out.
-        let end = ["\"stop_reason\":\"tool_use\"", "\"finish_reason\":\"tool_calls\""]
+        let end = ["\"stop_reason\":\"tool_use\"", "\"finish_reason\":\"tool_calls\"", "\"response.completed\""]
             .iter()
             .find_map(|mark| whole.windows(mark.len()).position(|window| window == mark.as_bytes()))
             .unwrap();
@@ -211,7 +285,7 @@ fn a_stream_that_is_cut_anywhere_gives_no_answer() {
             let cut = Fixture {
                 name: fixture.name.clone(),
                 bytes: whole[..cut].to_vec(),
-                is_json: false,
+                form: "sse",
                 expected: fixture.expected.clone(),
             };
             let error = decode(&cut, cut.bytes.len().max(1)).end.unwrap_err();
@@ -254,7 +328,7 @@ fn a_broken_frame_ends_the_stream() {
         "\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
     );
     let expected = json!({"wire": "chat"});
-    let fixture = Fixture { name: "broken".into(), bytes: broken.into(), is_json: false, expected };
+    let fixture = Fixture { name: "broken".into(), bytes: broken.into(), form: "sse", expected };
     for piece in [1, 7, broken.len()] {
         assert_eq!(decode(&fixture, piece).end.unwrap_err().kind, ModelErrorKind::Protocol);
     }
@@ -276,9 +350,9 @@ fn odd_chunks_do_no_harm() {
         "data: [DONE]\n\n"
     );
     let expected = json!({"wire": "chat"});
-    let fixture = Fixture { name: "odd".into(), bytes: odd.into(), is_json: false, expected };
+    let fixture = Fixture { name: "odd".into(), bytes: odd.into(), form: "sse", expected };
     let response = decode(&fixture, odd.len()).end.unwrap();
-    assert_eq!(response.parts, [Part::Text { text: "ok".into() }]);
+    assert_eq!(response.parts, [Part::text("ok")]);
     let usage = response.usage.unwrap();
     assert_eq!((usage.input_tokens, usage.output_tokens), (3, 1));
 }
@@ -287,19 +361,27 @@ fn odd_chunks_do_no_harm() {
 fn a_second_message_inside_a_message_is_refused() {
     let start = |id: &str| format!("data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"{id}\"}}}}\n\n");
     let bytes = (start("a") + &start("b")).into_bytes();
-    let fixture = Fixture { name: "two".into(), bytes, is_json: false, expected: json!({"wire": "anthropic"}) };
+    let fixture = Fixture { name: "two".into(), bytes, form: "sse", expected: json!({"wire": "anthropic"}) };
     assert_eq!(decode(&fixture, 1_000).end.unwrap_err().kind, ModelErrorKind::Protocol);
 }
 
 #[test]
 fn recorded_error_bodies_are_classified() {
     use crate::failure::Failure;
-    for fixture in fixtures(&["err-", "self-05", "self-06"]) {
+    for fixture in fixtures(&["bed-05", "err-", "gem-07", "self-05", "self-06"]) {
         let status = u16::try_from(fixture.expected["http_status"].as_u64().unwrap()).unwrap();
-        let error = Failure::from_body(Some(status), &String::from_utf8(fixture.bytes).unwrap()).into_error("host");
+        let body = String::from_utf8(fixture.bytes).unwrap();
+        let error = match fixture.name.split('-').next() {
+            Some("gem") => gemini::errors::from_response(status, &body, "host"),
+            Some("bed") => bedrock::errors::from_response(status, &body, "host"),
+            _ => Failure::from_body(Some(status), &body).into_error("host"),
+        };
         let kind = match fixture.name.as_str() {
-            name if name.starts_with("err-05") || name.starts_with("self-06") => ModelErrorKind::RateLimited,
+            name if ["err-05", "gem-07", "self-06"].iter().any(|start| name.starts_with(start)) => {
+                ModelErrorKind::RateLimited
+            }
             name if name.starts_with("self-05") => ModelErrorKind::Quota,
+            name if name.starts_with("err-09") || name.starts_with("bed-05") => ModelErrorKind::UnknownModel,
             _ => ModelErrorKind::InvalidRequest,
         };
         assert_eq!(error.kind, kind, "{}: {error}", fixture.name);
@@ -322,11 +404,11 @@ fn many_small_deltas_decode_quickly() {
         stream.extend_from_slice(frame.as_bytes());
     }
     stream.extend_from_slice(b"data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
-    let fixture = Fixture { name: "many".into(), bytes: stream, is_json: false, expected: json!({"wire": "chat"}) };
+    let fixture = Fixture { name: "many".into(), bytes: stream, form: "sse", expected: json!({"wire": "chat"}) };
     let started = tokio::time::Instant::now();
     let response = decode(&fixture, 16 * 1024).end.unwrap();
     let took = started.elapsed();
-    assert!(matches!(&response.parts[0], Part::Text { text } if text.ends_with("w19999 ")));
+    assert!(matches!(&response.parts[0], Part::Text { text, .. } if text.ends_with("w19999 ")));
     // A debug build on a busy machine; a release build takes a twentieth of it.
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcode_env::{Clock as _, SystemClock};
 use mcode_models::retry::CONNECTION_REFUSED;
-use mcode_models::{Access, ModelError, ModelErrorKind};
+use mcode_models::{Access, KeyPlace, ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url};
 
@@ -36,6 +36,8 @@ const LONG_DELAY: Duration = Duration::from_secs(300);
 
 /// Path of the Messages wire below the version.
 pub(crate) const MESSAGES_PATH: &[&str] = &["messages"];
+/// Path of the Responses wire below the version.
+pub(crate) const RESPONSES_PATH: &[&str] = &["responses"];
 /// Path of the Chat Completions wire below the version.
 pub(crate) const CHAT_PATH: &[&str] = &["chat", "completions"];
 
@@ -133,6 +135,34 @@ fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
 /// The address of an endpoint from a base URL as the user gave it: with or without scheme, `/v1` and slashes; a query
 /// is kept. A base that already names the endpoint is taken as it is.
 pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
+    let mut url = parsed(base)?;
+    let mut segments = segments(&url);
+    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
+    if !names_endpoint {
+        let versioned = segments.last().is_some_and(|last| last == "v1");
+        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
+        if wants_version && !versioned {
+            segments.push("v1".to_owned());
+        }
+        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
+    }
+    url.set_path(&segments.join("/"));
+    Ok(url)
+}
+
+/// A base URL as the user gave it; with the version where it names nothing but a host.
+pub(crate) fn base(base: &str, version: &str) -> Result<Url, ModelError> {
+    let mut url = parsed(base)?;
+    let segments = segments(&url);
+    url.set_path(&if segments.is_empty() { version.to_owned() } else { segments.join("/") });
+    Ok(url)
+}
+
+fn segments(url: &Url) -> Vec<String> {
+    url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
+
+fn parsed(base: &str) -> Result<Url, ModelError> {
     let wrong = |reason: &str| {
         ModelError::new(
             ModelErrorKind::InvalidRequest,
@@ -152,18 +182,6 @@ pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong("it is not an http or https address"));
     }
-    let mut segments: Vec<String> =
-        url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
-    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
-    if !names_endpoint {
-        let versioned = segments.last().is_some_and(|last| last == "v1");
-        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
-        if wants_version && !versioned {
-            segments.push("v1".to_owned());
-        }
-        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
-    }
-    url.set_path(&segments.join("/"));
     url.set_fragment(None);
     Ok(url)
 }
@@ -200,7 +218,7 @@ fn head_limit(idle_timeout_ms: u64, loopback: bool) -> Duration {
 }
 
 /// Sends a call and waits for the head of the response.
-pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Result<Response, ModelError> {
+pub(crate) async fn send(client: &Client, call: &Call, body: Vec<u8>, access: &Access) -> Result<Response, ModelError> {
     let host = host(&call.url);
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -210,9 +228,6 @@ pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Resul
     for (name, value) in own.chain(configured) {
         add_header(&mut headers, name, value)?;
     }
-    let body = serde_json::to_vec(&call.body).map_err(|error| {
-        ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
-    })?;
     let limit = head_limit(access.idle_timeout_ms, call.url.host_str().is_some_and(is_loopback_name));
     let sending = client.post(call.url.clone()).headers(headers).body(body).send();
     match tokio::time::timeout(limit, Box::pin(sending)).await {
@@ -223,6 +238,15 @@ pub(crate) async fn send(client: &Client, call: &Call, access: &Access) -> Resul
             format!("no answer from {host} for {} s", limit.as_secs_f64()),
         )),
     }
+}
+
+/// The header with the key of a provider; `own` is the wire's.
+pub(crate) fn key_header(access: &Access, own: KeyPlace) -> Option<(String, String)> {
+    let key = access.key.as_ref()?.expose();
+    Some(match if access.key_place == KeyPlace::Usual { own } else { access.key_place } {
+        KeyPlace::Usual | KeyPlace::Bearer => ("authorization".to_owned(), format!("Bearer {key}")),
+        KeyPlace::Header(name) => (name.to_owned(), key.to_owned()),
+    })
 }
 
 fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ModelError> {

@@ -1,6 +1,10 @@
 //! The providers that work with a key alone, as data.
 
-use mcode_models::Wire;
+use std::collections::BTreeMap;
+
+use mcode_models::{KeyPlace, ModelError, Wire};
+
+use crate::google;
 
 /// A provider we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +21,60 @@ pub struct KnownProvider {
     pub base_url_env: &'static [&'static str],
     /// Whether it wants a key.
     pub needs_key: bool,
+    /// The header for a key.
+    pub key_place: KeyPlace,
+    /// Who asks, where that is not said by a key.
+    pub identity: Identity,
     /// The model to use when the user named none but a key is there; empty for none.
     pub default_model: &'static str,
 }
+
+/// Whose credentials stand in for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// Nobody's.
+    None,
+    /// Those of the standard AWS chain.
+    Aws,
+    /// Google's application default credentials.
+    Google,
+}
+
+impl KnownProvider {
+    /// How a model is spoken to at this base URL. Servers that stand in for OpenAI know Chat Completions, of Responses
+    /// few know all; Vertex sells Claude over its maker's wire, Copilot newer models of OpenAI over Responses.
+    #[must_use]
+    pub fn wire_for(&self, model: &str, base_url: &str) -> Wire {
+        let at = |host: &str| base_url.split_once("://").is_some_and(|(_, rest)| rest.starts_with(host));
+        match (self.name, self.wire) {
+            ("openai", _) if !at("api.openai.com") => Wire::OpenaiChat,
+            ("vertex", _) if model.starts_with("claude") => Wire::Anthropic,
+            ("github-copilot", _) if model.starts_with("gpt-5") || model.contains("codex") => Wire::OpenaiResponses,
+            (_, wire) => wire,
+        }
+    }
+
+    /// Where a model is, when nobody named another place.
+    pub(crate) fn base_url_for(&self, model: &str, env: &BTreeMap<String, String>) -> Result<String, ModelError> {
+        if self.identity == Identity::Google {
+            let publisher = if model.starts_with("claude") { "anthropic" } else { "google" };
+            return google::vertex_base(env, publisher);
+        }
+        Ok(self.base_url.to_owned())
+    }
+}
+
+const BARE: KnownProvider = KnownProvider {
+    name: "",
+    wire: Wire::OpenaiChat,
+    base_url: "",
+    key_env: &[],
+    base_url_env: &[],
+    needs_key: true,
+    key_place: KeyPlace::Usual,
+    identity: Identity::None,
+    default_model: "",
+};
 
 const fn chat(
     name: &'static str,
@@ -28,7 +83,7 @@ const fn chat(
     base_url_env: &'static [&'static str],
     default_model: &'static str,
 ) -> KnownProvider {
-    KnownProvider { name, wire: Wire::OpenaiChat, base_url, key_env, base_url_env, needs_key: true, default_model }
+    KnownProvider { name, base_url, key_env, base_url_env, default_model, ..BARE }
 }
 
 const fn messages(
@@ -38,7 +93,7 @@ const fn messages(
     base_url_env: &'static [&'static str],
     default_model: &'static str,
 ) -> KnownProvider {
-    KnownProvider { name, wire: Wire::Anthropic, base_url, key_env, base_url_env, needs_key: true, default_model }
+    KnownProvider { name, wire: Wire::Anthropic, base_url, key_env, base_url_env, default_model, ..BARE }
 }
 
 const fn local(
@@ -47,8 +102,7 @@ const fn local(
     key_env: &'static [&'static str],
     base_url_env: &'static [&'static str],
 ) -> KnownProvider {
-    let default_model = "";
-    KnownProvider { name, wire: Wire::OpenaiChat, base_url, key_env, base_url_env, needs_key: false, default_model }
+    KnownProvider { name, base_url, key_env, base_url_env, needs_key: false, ..BARE }
 }
 
 /// All of them; those before are preferred when a default model is looked for.
@@ -60,7 +114,50 @@ pub const KNOWN: &[KnownProvider] = &[
         &["ANTHROPIC_BASE_URL"],
         "claude-sonnet-5",
     ),
-    chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5"),
+    KnownProvider {
+        wire: Wire::OpenaiResponses,
+        ..chat("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], &["OPENAI_BASE_URL"], "gpt-5.5")
+    },
+    KnownProvider {
+        wire: Wire::Gemini,
+        ..chat(
+            "google",
+            "https://generativelanguage.googleapis.com/v1beta",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
+            &["GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"],
+            "",
+        )
+    },
+    KnownProvider {
+        name: "bedrock",
+        wire: Wire::Bedrock,
+        // The region goes in between.
+        base_url: "https://bedrock-runtime.amazonaws.com",
+        key_env: &["AWS_BEARER_TOKEN_BEDROCK"],
+        base_url_env: &["AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "BEDROCK_BASE_URL"],
+        needs_key: false,
+        identity: Identity::Aws,
+        ..BARE
+    },
+    KnownProvider {
+        name: "vertex",
+        wire: Wire::Gemini,
+        // Project and location go in between.
+        base_url: "https://aiplatform.googleapis.com",
+        key_env: &["GOOGLE_CLOUD_API_KEY"],
+        base_url_env: &["GOOGLE_VERTEX_BASE_URL"],
+        needs_key: false,
+        identity: Identity::Google,
+        ..BARE
+    },
+    KnownProvider {
+        name: "azure",
+        wire: Wire::OpenaiResponses,
+        key_env: &["AZURE_OPENAI_API_KEY", "AZURE_API_KEY"],
+        base_url_env: &["AZURE_OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "AZURE_RESOURCE_NAME"],
+        key_place: KeyPlace::Header("api-key"),
+        ..BARE
+    },
     chat(
         "openrouter",
         "https://openrouter.ai/api/v1",
@@ -99,15 +196,9 @@ pub const KNOWN: &[KnownProvider] = &[
     local("lmstudio", "http://127.0.0.1:1234/v1", &["LMSTUDIO_API_KEY"], &["LMSTUDIO_BASE_URL"]),
     local("llamacpp", "http://localhost:8080/v1", &["LLAMACPP_API_KEY"], &["LLAMACPP_BASE_URL"]),
     local("vllm", "http://localhost:8000/v1", &["VLLM_API_KEY"], &["VLLM_BASE_URL"]),
-    KnownProvider {
-        name: "demo",
-        wire: Wire::Scripted,
-        base_url: "",
-        key_env: &[],
-        base_url_env: &[],
-        needs_key: false,
-        default_model: "",
-    },
+    // Its login gives the token; a token for GitHub itself is no key.
+    chat("github-copilot", "https://api.githubcopilot.com", &[], &[], ""),
+    KnownProvider { name: "demo", wire: Wire::Scripted, needs_key: false, ..BARE },
 ];
 
 /// The known provider of this name.
@@ -116,11 +207,17 @@ pub fn find(name: &str) -> Option<&'static KnownProvider> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
-/// The base URL that a variable asks for. `OLLAMA_HOST` may be a bare host, and the address to listen at.
+/// The base URL that a variable asks for. `OLLAMA_HOST` may be a bare host, and the address to listen at; Azure's name
+/// the account.
 #[must_use]
 pub(crate) fn base_url_of(variable: &str, value: &str) -> String {
-    if variable != "OLLAMA_HOST" {
-        return value.to_owned();
+    match variable {
+        "OLLAMA_HOST" => {}
+        "AZURE_OPENAI_ENDPOINT" if !value.contains("/openai") => {
+            return format!("{}/openai/v1", value.trim_end_matches('/'));
+        }
+        "AZURE_RESOURCE_NAME" => return format!("https://{value}.openai.azure.com/openai/v1"),
+        _ => return value.to_owned(),
     }
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/').replacen("0.0.0.0", "127.0.0.1", 1);
@@ -136,13 +233,13 @@ mod tests {
     fn default_models_are_in_the_catalogue() {
         for known in KNOWN.iter().filter(|known| !known.default_model.is_empty()) {
             let model = format!("{}/{}", known.name, known.default_model).parse().unwrap();
-            assert!(mcode_models::catalog::table::lookup(&model).is_some(), "{}", known.name);
+            assert!(mcode_models::Catalogue::bundled().listed(&model).is_some(), "{}", known.name);
         }
     }
 
     #[test]
     fn catalogue_providers_are_known() {
-        for info in mcode_models::catalog::table::bundled() {
+        for info in mcode_models::Catalogue::bundled().models() {
             let model: mcode_models::ModelRef = info.id.parse().unwrap();
             assert!(find(&model.provider).is_some(), "{}", info.id);
         }

@@ -9,18 +9,25 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod anthropic;
+pub mod bedrock;
 pub mod chat;
 pub mod decode;
+mod effort;
 mod exchange;
 pub mod failure;
 #[cfg(test)]
 mod fixtures;
+mod frames;
+pub mod gemini;
+mod google;
 pub mod http;
 mod ids;
 pub mod known;
 pub mod media;
 mod prompt;
+mod refused;
 pub mod registry;
+pub mod responses;
 pub mod scripted;
 pub mod sse;
 #[cfg(test)]

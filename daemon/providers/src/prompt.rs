@@ -79,7 +79,11 @@ pub(crate) fn medium<'a>(
     documents: bool,
 ) -> Medium<'a> {
     let name = if name.is_empty() { "picture" } else { name };
+    let is_document = |prepared: &Prepared| !prepared.is_image();
     match media.get(hash) {
+        Some(Ok(prepared)) if is_document(prepared) && documents && !request.info.documents => {
+            Medium::Note(format!("({name} left out: this model does not take documents)"))
+        }
         _ if !request.info.images => Medium::Note(format!("({name} left out: this model does not take pictures)")),
         None => Medium::Note(format!("({name} left out: its content is no longer at hand)")),
         Some(Err(reason)) => Medium::Note(format!("({name} left out: {reason})")),

@@ -160,7 +160,7 @@ fn events(scene: Scene, request: &ModelRequest, ids: &dyn IdGen) -> VecDeque<Str
         events.push_back(StreamEvent::TextDelta(word.to_owned()));
     }
     let output_tokens = scene.words.len() as u64 / 4 + 1;
-    let mut parts = vec![Part::Text { text: scene.words }];
+    let mut parts = vec![Part::text(scene.words)];
     for (index, (name, arguments)) in scene.calls.into_iter().enumerate() {
         let tool_call_id = ToolCallId::from_uuid(ids.next());
         events.push_back(StreamEvent::ToolCallDelta { index, name: name.to_owned(), arguments: arguments.to_string() });

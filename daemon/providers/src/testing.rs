@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcode_events::message::{Origin, Part};
 use mcode_ids::ToolCallId;
 use mcode_models::{
-    Access, ModelInfo, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
+    Access, Catalogue, KeyPlace, ModelRef, ModelRequest, PromptMessage, SystemPart, ToolAnswer, ToolDefinition, Wire,
 };
 use serde_json::json;
 
@@ -18,9 +18,10 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         wire: known.map_or(Wire::OpenaiChat, |known| known.wire),
         base_url: known.map_or("http://127.0.0.1:9/v1", |known| known.base_url).to_owned(),
         key: None,
-        bearer: false,
+        key_place: KeyPlace::Usual,
         headers: BTreeMap::new(),
         network_env: BTreeMap::new(),
+        identity_env: BTreeMap::new(),
         idle_timeout_ms: 5_000,
     };
     let tool = |name: &str| ToolDefinition {
@@ -29,7 +30,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         schema: json!({"type": "object", "properties": {}}),
     };
     ModelRequest {
-        info: ModelInfo::of(&model),
+        info: Catalogue::bundled().info(&model),
         model,
         access,
         system: vec![SystemPart { text: "first".into() }, SystemPart { text: "second".into() }],
@@ -52,7 +53,7 @@ pub(crate) fn call_id(number: u128) -> ToolCallId {
 }
 
 pub(crate) fn text(words: &str) -> Part {
-    Part::Text { text: words.into() }
+    Part::text(words)
 }
 
 pub(crate) fn call(number: u128, given: &str) -> Part {

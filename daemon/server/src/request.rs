@@ -78,7 +78,7 @@ pub(crate) async fn parts(input: Vec<v1::InputPart>, blobs: Arc<dyn Blobs>) -> R
                 ));
             }
             Some(v1::input_part::Part::Text(text)) if text.trim().is_empty() => {}
-            Some(v1::input_part::Part::Text(text)) => parts.push(Part::Text { text }),
+            Some(v1::input_part::Part::Text(text)) => parts.push(Part::text(text)),
             Some(v1::input_part::Part::Media(media)) => parts.push(media_part(media, Arc::clone(&blobs)).await?),
             None => return Err(bad_field("input", "has a part of a kind that this daemon does not know")),
         }

@@ -15,7 +15,7 @@ pub(crate) const OWN_MARK: &str = "[mcode] ";
 
 /// Whether an input asks for a turn when no run is at work: all but our own notices.
 pub(crate) fn wants_turn(input: &QueuedInput) -> bool {
-    !matches!(input.parts.as_slice(), [Part::Text { text }] if text.starts_with(OWN_MARK))
+    !matches!(input.parts.as_slice(), [Part::Text { text, .. }] if text.starts_with(OWN_MARK))
 }
 
 impl Actor {

@@ -91,7 +91,7 @@ impl Actor {
         let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
         let told = notice.is_some();
         if let Some(text) = notice {
-            let parts = vec![mcode_events::Part::Text { text: format!("{}{text}", crate::inputs::OWN_MARK) }];
+            let parts = vec![mcode_events::Part::text(format!("{}{text}", crate::inputs::OWN_MARK))];
             let input_id = InputId::from_uuid(self.deps.ids.next());
             events.push(NewEvent::of_thread(EventBody::Notice { level: "info".to_owned(), text }));
             if self.state.queue.len() < QUEUED_INPUTS_MAX {

@@ -389,7 +389,7 @@ fn new_thread(run: &NewRun, options: &RunOptions) -> NewThread {
     let words: String = run
         .parts
         .iter()
-        .filter_map(|part| if let mcode_events::Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let mcode_events::Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
         .collect();
     NewThread {
         cwd: run.cwd.clone(),

@@ -18,7 +18,7 @@ const FILE_LINES_MAX: usize = 800;
 /// Lines of one function outside tests.
 const FUNCTION_LINES_MAX: usize = 70;
 /// Packages in Cargo.lock. Raised on purpose only.
-const LOCK_PACKAGES_MAX: usize = 450;
+const LOCK_PACKAGES_MAX: usize = 560;
 /// What a visitor sees at the top, and nothing else.
 const TOP_LEVEL: [&str; 10] =
     ["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "clients", "daemon", "launchd", "proto", "shared", "systemd"];

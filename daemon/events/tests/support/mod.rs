@@ -80,7 +80,7 @@ fn message() -> Message {
         parts: vec![
             Part::Thinking { text: "hm".into(), opaque: Some(Opaque(json!({"signature": "c2ln"}))) },
             Part::RedactedThinking { opaque: Opaque(json!({"data": "eHl6"})) },
-            Part::Text { text: "I look at it.\n\u{1F980}".into() },
+            Part::text("I look at it.\n\u{1F980}"),
             Part::Media { blob: blob(), name: "shot.png".into() },
             Part::ToolCall {
                 tool_call_id: id("tc_", 5),
@@ -157,7 +157,7 @@ pub fn one_of_each() -> Vec<EventBody> {
         EventBody::InputQueued {
             input_id: id("inp_", 8),
             delivery: Delivery::Steer,
-            parts: vec![Part::Text { text: "use the other file".into() }],
+            parts: vec![Part::text("use the other file")],
         },
         EventBody::InputTaken { input_id: id("inp_", 8), delivered: true },
         EventBody::StepStarted { step_id: id("stp_", 9), model: "openai/gpt-5".into() },

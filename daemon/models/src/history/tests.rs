@@ -27,7 +27,7 @@ fn message(role: Role, parts: Vec<Part>) -> Arc<Entry> {
 }
 
 fn text(words: &str) -> Part {
-    Part::Text { text: words.into() }
+    Part::text(words)
 }
 
 fn call(number: u128) -> Part {
@@ -91,7 +91,7 @@ fn validate(messages: &[PromptMessage]) -> Result<(), String> {
 }
 
 fn check_parts(index: usize, parts: &[Part]) -> Result<(), String> {
-    let empty_text = parts.iter().any(|part| matches!(part, Part::Text { text } if text.trim().is_empty()));
+    let empty_text = parts.iter().any(|part| matches!(part, Part::Text { text, .. } if text.trim().is_empty()));
     if parts.is_empty() || empty_text {
         return Err(format!("{index}: empty"));
     }

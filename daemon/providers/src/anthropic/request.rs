@@ -84,15 +84,22 @@ fn thinking(request: &ModelRequest, max_tokens: &mut u32) -> Thinking {
             Thinking { kind: Some(json!({"type": "disabled"})), effort: None }
         }
         (ThinkingForm::Adaptive, Some(level)) => {
-            Thinking { kind: Some(adaptive(model)), effort: Some(effort(model, level)) }
+            Thinking { kind: Some(adaptive(model)), effort: Some(effort(request, level)) }
         }
         // What the model does when nothing is asked differs from model to model; leave it.
         (ThinkingForm::AdaptiveAlways, None) => Thinking { kind: Some(adaptive(model)), effort: None },
         (ThinkingForm::AdaptiveAlways, Some(level)) => {
-            Thinking { kind: Some(adaptive(model)), effort: Some(effort(model, level)) }
+            Thinking { kind: Some(adaptive(model)), effort: Some(effort(request, level)) }
         }
         _ => Thinking::default(),
     }
+}
+
+/// `thinking` and the effort of `output_config` as the wire wants them, for wires that carry them elsewhere; makes room
+/// for the budget in `max_tokens`.
+pub(crate) fn thinking_fields(request: &ModelRequest, max_tokens: &mut u32) -> (Option<Value>, Option<&'static str>) {
+    let Thinking { kind, effort } = thinking(request, max_tokens);
+    (kind, effort)
 }
 
 fn budget(level: ThinkingLevel, max_tokens: &mut u32) -> Thinking {
@@ -120,7 +127,11 @@ fn adaptive(model: &str) -> Value {
     }
 }
 
-fn effort(model: &str, level: ThinkingLevel) -> &'static str {
+fn effort(request: &ModelRequest, level: ThinkingLevel) -> &'static str {
+    if let Some(word) = request.info.efforts.word(level) {
+        return word;
+    }
+    let model = request.model.model.as_str();
     match level {
         ThinkingLevel::Off | ThinkingLevel::Low => "low",
         ThinkingLevel::Medium => "medium",
@@ -189,7 +200,7 @@ fn user_blocks(request: &ModelRequest, media: &PreparedMedia, parts: &[Part]) ->
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
             Part::Media { blob, name } => Some(medium_block(request, media, &blob.hash, name)),
             _ => None,
         })
@@ -211,7 +222,7 @@ fn assistant_blocks(parts: &[Part], own: bool, own_ids: bool, ids: &mut IdMap) -
     let mut blocks = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Part::Text { text } if !text.trim().is_empty() => blocks.push(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => blocks.push(json!({"type": "text", "text": text})),
             Part::Thinking { text, opaque: Some(opaque) } if own => {
                 if let Some(signature) = opaque.0.get("signature") {
                     blocks.push(json!({"type": "thinking", "thinking": text, "signature": signature}));

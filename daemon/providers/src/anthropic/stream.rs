@@ -251,7 +251,7 @@ impl Decoder {
 fn part_of(block: Block, cut: bool) -> Option<Part> {
     Some(match block {
         Block::Text(text) if text.is_empty() => return None,
-        Block::Text(text) => Part::Text { text },
+        Block::Text(text) => Part::text(text),
         Block::Thinking { text, signature } if text.is_empty() && signature.is_empty() => return None,
         Block::Thinking { text, signature } => {
             let opaque = (!signature.is_empty()).then(|| Opaque(json!({ "signature": signature })));

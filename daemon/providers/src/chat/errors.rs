@@ -6,7 +6,10 @@ use crate::failure::Failure;
 
 /// Fields of the request that can be left out without changing what is asked, longest first where one holds another.
 const OPTIONAL_FIELDS: &[&str] = &[
+    // Whoever has not proved who they are gets no summaries, but may set the effort.
+    "reasoning.summary",
     "max_completion_tokens",
+    "max_output_tokens",
     "parallel_tool_calls",
     "reasoning_effort",
     "prompt_cache_key",
@@ -18,6 +21,7 @@ const OPTIONAL_FIELDS: &[&str] = &[
     "max_tokens",
     "reasoning",
     "thinking",
+    "include",
     "store",
 ];
 
@@ -41,7 +45,8 @@ pub(crate) fn refused_field(status: u16, body: &str) -> Option<&'static str> {
         return None;
     }
     if let Some(field) = &failure.field
-        && let Some(known) = OPTIONAL_FIELDS.iter().find(|known| field.split('.').next() == Some(**known))
+        && let Some(known) =
+            OPTIONAL_FIELDS.iter().find(|known| field == **known || field.split('.').next() == Some(**known))
     {
         return Some(known);
     }
@@ -52,7 +57,7 @@ pub(crate) fn refused_field(status: u16, body: &str) -> Option<&'static str> {
 
 /// Whether a text names a field. A common word counts only in quotes.
 fn names(words: &str, field: &str) -> bool {
-    if field.contains('_') {
+    if field.contains(['_', '.']) {
         return words.contains(field);
     }
     ['\'', '"', '`'].iter().any(|quote| words.contains(&format!("{quote}{field}{quote}")))
@@ -70,6 +75,8 @@ mod tests {
                 Some("stream_options"),
             ),
             (r#"{"error":{"message":"no","param":"reasoning_effort"}}"#, Some("reasoning_effort")),
+            (r#"{"error":{"message":"verify yourself","param":"reasoning.summary"}}"#, Some("reasoning.summary")),
+            (r#"{"error":{"message":"no such effort","param":"reasoning.effort"}}"#, Some("reasoning")),
             (r#"{"error":{"message":"Unknown field 'store'"}}"#, Some("store")),
             (r#"{"detail":[{"loc":["body","parallel_tool_calls"],"msg":"extra"}]}"#, Some("parallel_tool_calls")),
             (r#"{"error":{"message":"the store is closed"}}"#, None),

@@ -6,6 +6,7 @@ use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
 use super::dialect::{Dialect, Replay};
+use crate::effort;
 use crate::ids::{IdMap, tool_name};
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
@@ -66,11 +67,10 @@ const fn limit_field(new_name: bool) -> &'static str {
 }
 
 fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: &Dialect, level: ThinkingLevel) {
-    let model = request.model.model.as_str();
     let off = level == ThinkingLevel::Off;
     match request.info.thinking {
         ThinkingForm::Effort => {
-            body.insert("reasoning_effort".into(), json!(effort(dialect, model, level)));
+            body.insert("reasoning_effort".into(), json!(effort(dialect, request, level)));
         }
         ThinkingForm::Toggle => {
             let mut thinking = json!({"type": if off { "disabled" } else { "enabled" }});
@@ -87,21 +87,20 @@ fn add_thinking(body: &mut Map<String, Value>, request: &ModelRequest, dialect: 
         }
         ThinkingForm::OpenRouter => {
             let reasoning =
-                if off { json!({"enabled": false}) } else { json!({"effort": effort(dialect, model, level)}) };
+                if off { json!({"enabled": false}) } else { json!({"effort": effort(dialect, request, level)}) };
             body.insert("reasoning".into(), reasoning);
         }
         _ => {}
     }
 }
 
-/// The word for an effort. Servers and generations of models differ at both ends of the scale.
-fn effort(dialect: &Dialect, model: &str, level: ThinkingLevel) -> &'static str {
-    let old_openai = dialect.name == "openai" && (model == "gpt-5" || model.starts_with("gpt-5-"));
-    let o_series = dialect.name == "openai" && (model.starts_with("o3") || model.starts_with("o4"));
-    let always_thinks = dialect.name == "openai" && (model.starts_with("gpt-6.1") || model.contains("astra"));
+/// The word for an effort. Servers differ at both ends of the scale.
+fn effort(dialect: &Dialect, request: &ModelRequest, level: ThinkingLevel) -> &'static str {
+    if dialect.name == "openai" || !request.info.efforts.is_empty() {
+        return effort::word(request, level);
+    }
     match level {
-        ThinkingLevel::Off if old_openai => "minimal",
-        ThinkingLevel::Off if o_series || always_thinks || model.contains("gpt-oss") => "low",
+        ThinkingLevel::Off if request.model.model.contains("gpt-oss") => "low",
         ThinkingLevel::Off => dialect.effort_off,
         // Mistral knows only none and high; Kimi K3 knows no medium.
         _ if dialect.name == "mistral" => "high",
@@ -109,7 +108,6 @@ fn effort(dialect: &Dialect, model: &str, level: ThinkingLevel) -> &'static str 
         ThinkingLevel::Medium if dialect.name == "moonshot" => "high",
         ThinkingLevel::Medium => "medium",
         ThinkingLevel::High => "high",
-        ThinkingLevel::Xhigh if old_openai || o_series || model.starts_with("gpt-5.1") => "high",
         ThinkingLevel::Xhigh => dialect.effort_max,
     }
 }
@@ -214,7 +212,7 @@ fn user_parts(request: &ModelRequest, media: &PreparedMedia, parts: &[Part]) -> 
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
+            Part::Text { text, .. } if !text.trim().is_empty() => Some(json!({"type": "text", "text": text})),
             Part::Media { blob, name } => Some(medium_part(request, media, &blob.hash, name)),
             _ => None,
         })
@@ -240,7 +238,7 @@ fn assistant(
     let (mut details, mut calls) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Text { text: more } => text.push_str(more),
+            Part::Text { text: more, .. } => text.push_str(more),
             Part::Thinking { text: more, opaque } if own => {
                 thinking.push_str(more);
                 details.extend(details_of(opaque.as_ref().map(|opaque| &opaque.0)));

@@ -177,7 +177,7 @@ impl Decoder {
             (true, None) => {}
         }
         if !text.is_empty() {
-            parts.push(Part::Text { text });
+            parts.push(Part::text(text));
         }
         let mut stop = stop_reason(&stop_raw);
         let calls = self.calls.finish(stop == StopReason::Length);

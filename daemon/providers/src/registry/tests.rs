@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_config::{Effective, ModelEntry, ProviderEntry};
-use mcode_models::{ModelErrorKind, ModelRegistry, Wire};
+use mcode_models::{KeyPlace, ModelErrorKind, ModelRegistry, Wire};
 
 use super::Registry;
 
@@ -33,14 +33,15 @@ fn the_clients_environment_gives_key_address_and_network() {
     ]);
     let found = registry(Effective::default()).resolve("anthropic/claude-sonnet-4-5", &env).unwrap();
     assert_eq!(found.access.key.as_ref().unwrap().expose(), "k1");
-    assert!(!found.access.bearer);
+    assert_eq!(found.access.key_place, KeyPlace::Usual);
     assert_eq!(found.access.base_url, "http://127.0.0.1:7");
     let network: Vec<(&str, &str)> =
         found.access.network_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(network, [("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "localhost")]);
     assert!(!format!("{found:?}").contains("k1"), "keys do not show");
     let token = self::env(&[("ANTHROPIC_AUTH_TOKEN", "t")]);
-    assert!(registry(Effective::default()).resolve("anthropic/claude-sonnet-4-5", &token).unwrap().access.bearer);
+    let found = registry(Effective::default()).resolve("anthropic/claude-sonnet-4-5", &token).unwrap();
+    assert_eq!(found.access.key_place, KeyPlace::Bearer);
 }
 
 #[test]
@@ -92,7 +93,7 @@ fn what_can_not_be_is_named() {
         assert!(!error.hint.is_empty(), "{model}");
     }
     for (entry, words) in [
-        (ProviderEntry { wire: Some("gemini".into()), ..ProviderEntry::default() }, "gemini"),
+        (ProviderEntry { wire: Some("morse".into()), ..ProviderEntry::default() }, "morse"),
         (
             ProviderEntry {
                 api_key: Some("command:pass show x".into()),
@@ -107,6 +108,40 @@ fn what_can_not_be_is_named() {
         assert!(error.message.contains(words) && error.message.contains("[providers.mine]"), "{}", error.message);
         assert!(!error.message.contains("pass show"), "what follows may be a secret");
     }
+}
+
+#[test]
+fn clouds_are_found_by_what_their_users_set() {
+    let registry = registry(Effective::default());
+    let found = |model: &str, pairs: &[(&str, &str)]| registry.resolve(model, &env(pairs)).unwrap();
+    let project = [("GOOGLE_CLOUD_PROJECT", "p"), ("HOME", "/h"), ("SHELL", "sh")];
+    let gemini = found("vertex/gemini-3-pro", &project).access;
+    assert_eq!(gemini.wire, Wire::Gemini);
+    assert!(gemini.base_url.ends_with("/projects/p/locations/global/publishers/google"), "{}", gemini.base_url);
+    assert_eq!(gemini.identity_env.keys().collect::<Vec<_>>(), ["HOME"]);
+    let claude = found("vertex/claude-sonnet-5", &project).access;
+    assert!(claude.wire == Wire::Anthropic && claude.base_url.ends_with("/publishers/anthropic"));
+    let azure = found("azure/gpt-5.5", &[("AZURE_API_KEY", "k"), ("AZURE_RESOURCE_NAME", "res")]).access;
+    assert_eq!(azure.base_url, "https://res.openai.azure.com/openai/v1");
+    assert_eq!((azure.wire, azure.key_place), (Wire::OpenaiResponses, KeyPlace::Header("api-key")));
+    let aws = [("AWS_PROFILE", "work"), ("HOME", "/h"), ("SHELL", "sh")];
+    let bedrock = found("bedrock/us.anthropic.claude-sonnet-5-v1:0", &aws);
+    assert_eq!(bedrock.access.identity_env.keys().collect::<Vec<_>>(), ["AWS_PROFILE", "HOME"]);
+    assert_eq!(bedrock.info.context_tokens, 1_000_000);
+    let nameless = registry.resolve("azure/gpt-5.5", &env(&[("AZURE_API_KEY", "k")])).unwrap_err();
+    assert!(nameless.hint.contains("AZURE"), "{}", nameless.hint);
+}
+
+#[test]
+fn the_real_openai_is_asked_over_responses_and_its_stand_ins_over_chat() {
+    let registry = registry(Effective::default());
+    let wire = |base: &[(&str, &str)]| {
+        let env = env(&[&[("OPENAI_API_KEY", "k")], base].concat());
+        registry.resolve("openai/gpt-5.5", &env).unwrap().access.wire
+    };
+    assert_eq!(wire(&[]), Wire::OpenaiResponses);
+    assert_eq!(wire(&[("OPENAI_BASE_URL", "https://api.openai.com/v1/")]), Wire::OpenaiResponses);
+    assert_eq!(wire(&[("OPENAI_BASE_URL", "http://127.0.0.1:4000")]), Wire::OpenaiChat);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn request(model: &ResolvedModel) -> ModelRequest {
         info: model.info.clone(),
         access: model.access.clone(),
         system: Vec::new(),
-        messages: vec![PromptMessage::User(vec![Part::Text { text: "hi".into() }])],
+        messages: vec![PromptMessage::User(vec![Part::text("hi")])],
         media: BTreeMap::new(),
         tools: Vec::new(),
         thinking: None,
@@ -71,7 +71,7 @@ fn words(response: &Response) -> String {
     response
         .parts
         .iter()
-        .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+        .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
         .collect()
 }
 
@@ -143,6 +143,77 @@ async fn paths_are_exact_on_both_wires() {
             if wire == "anthropic" { "x-api-key: verysecretkey" } else { "authorization: Bearer verysecretkey" };
         assert!(seen[0].head.contains(header), "{}", seen[0].head);
     }
+}
+
+#[tokio::test]
+async fn every_other_wire_goes_to_its_own_path_with_its_own_key() {
+    let responses = "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"content\":[{\"type\":\"output_text\",\"text\":\"ok\"}]}]}}\n\n";
+    let gemini = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"ok\"}]},\"finishReason\":\"STOP\"}]}\n\n";
+    for (wire, body, path, header) in [
+        ("openai-responses", responses, "/v1/responses", "authorization: Bearer verysecretkey"),
+        ("gemini", gemini, "/v1beta/models/m:streamGenerateContent?alt=sse", "x-goog-api-key: verysecretkey"),
+    ] {
+        let server = Server::start(vec![Act::Write(stream(body))]).await;
+        let model = resolve(&format!("http://127.0.0.1:{}", server.port), wire, &[], |_| {});
+        assert_eq!(words(&ask(&model).await.unwrap()), "ok", "{wire}");
+        let seen = server.seen().await;
+        assert_eq!(seen[0].path, path);
+        assert!(seen[0].head.contains(header), "{}", seen[0].head);
+    }
+}
+
+/// A recorded answer of Bedrock.
+fn converse() -> Vec<u8> {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/bed-01-text-nova.eventstream.bin");
+    let mut bytes =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventstream\r\nconnection: close\r\n\r\n".to_vec();
+    bytes.extend(std::fs::read(fixture).unwrap());
+    bytes
+}
+
+#[tokio::test]
+async fn bedrock_is_signed_by_the_clients_own_credentials() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".aws")).unwrap();
+    let profile = "[work]\naws_access_key_id = AKIDFROMFILE\naws_secret_access_key = s\n";
+    std::fs::write(home.path().join(".aws/credentials"), profile).unwrap();
+    std::fs::write(home.path().join(".aws/config"), "[profile work]\nregion = eu-west-3\n").unwrap();
+    let home = home.path().to_str().unwrap();
+    let keys = [("AWS_ACCESS_KEY_ID", "AKIDFROMENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_SESSION_TOKEN", "tok")];
+    let env = [keys.as_slice(), &[("AWS_REGION", "us-west-2")]].concat();
+    let profile = [("AWS_PROFILE", "work"), ("HOME", home)];
+    let from_env = "Credential=AKIDFROMENV/";
+    for (env, credential, scope, token) in [
+        (env.as_slice(), from_env, "/us-west-2/bedrock/aws4_request", true),
+        (profile.as_slice(), "Credential=AKIDFROMFILE/", "/eu-west-3/bedrock/aws4_request", false),
+    ] {
+        let server = Server::start(vec![Act::Write(converse()), Act::Write(converse())]).await;
+        let model = resolve(&format!("http://127.0.0.1:{}", server.port), "bedrock", env, |entry| entry.api_key = None);
+        let answer = ask(&model).await.unwrap();
+        assert!(words(&answer).starts_with("The capital of France is Paris."), "{}", words(&answer));
+        assert_eq!(answer.usage.unwrap().output_tokens, 82);
+        let seen = server.seen().await;
+        assert_eq!(seen[0].path, "/model/m/converse-stream");
+        let head = &seen[0].head;
+        for part in ["AWS4-HMAC-SHA256 ", credential, scope, "SignedHeaders=content-type;host;x-amz-date"] {
+            assert!(head.contains(part), "{part}: {head}");
+        }
+        assert_eq!(head.contains("x-amz-security-token: tok"), token, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn bedrock_takes_a_token_and_says_what_is_missing() {
+    let server = Server::start(vec![Act::Write(converse())]).await;
+    let model = resolve(&format!("http://127.0.0.1:{}", server.port), "bedrock", &[], |_| {});
+    ask(&model).await.unwrap();
+    assert!(server.seen().await[0].head.contains("authorization: Bearer verysecretkey"));
+    let nowhere = [("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent"), ("AWS_REGION", "us-east-1")];
+    let model =
+        resolve(&format!("http://127.0.0.1:{}", server.port), "bedrock", &nowhere, |entry| entry.api_key = None);
+    let error = ask(&model).await.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Auth);
+    assert!(error.hint.contains("AWS_PROFILE"), "{error:?}");
 }
 
 #[tokio::test]

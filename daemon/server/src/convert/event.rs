@@ -242,7 +242,10 @@ fn cut(mut text: String) -> String {
 }
 
 fn text_of(parts: &[Part]) -> String {
-    parts.iter().filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None }).collect()
+    parts
+        .iter()
+        .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
+        .collect()
 }
 
 fn role_name(role: Role) -> String {

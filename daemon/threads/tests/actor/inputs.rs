@@ -42,7 +42,7 @@ async fn an_input_at_the_very_end_of_a_run_is_refused_or_answered_but_never_lost
     let mut taken = 0;
     for round in 0..60 {
         let (thread_id, _) = rig.start("begin").await;
-        let parts = vec![mcode_events::Part::Text { text: "late".into() }];
+        let parts = vec![mcode_events::Part::text("late")];
         let delivery = if round % 2 == 0 { Delivery::Queue } else { Delivery::Steer };
         // A little later each round, so that every place of the run is hit.
         for _ in 0..round * 8 {
@@ -91,7 +91,7 @@ async fn a_queue_is_bounded() {
     for number in 0..100 {
         rig.input(thread_id, Delivery::Steer, &number.to_string()).await;
     }
-    let parts = vec![mcode_events::Part::Text { text: "too much".into() }];
+    let parts = vec![mcode_events::Part::text("too much")];
     let input = mcode_threads::NewInput { delivery: Delivery::Steer, parts, run_id: Some(run_id), request: None };
     let error = rig.threads.input(thread_id, input).await.unwrap_err();
     assert!(matches!(error, ThreadError::Busy(_)), "{error:?}");

@@ -124,7 +124,7 @@ async fn a_queued_input_outlives_the_daemon() {
     let queued = EventBody::InputQueued {
         input_id: mcode_ids::InputId::from_uuid(SystemIds.next()),
         delivery: mcode_events::Delivery::Queue,
-        parts: vec![mcode_events::Part::Text { text: "waits".into() }],
+        parts: vec![mcode_events::Part::text("waits")],
     };
     let bodies = [EventBody::RunStarted { options: options(&rig) }, EventBody::TurnStarted { turn_id }, queued];
     let of_run = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body));

@@ -68,7 +68,7 @@ impl ModelProvider for Speaker {
         let script = Arc::clone(&self.0);
         match step {
             Step::Panic => panic!("the provider is broken, as the test wants it"),
-            Step::Say(text) => done(script.response(vec![Part::Text { text: text.into() }], StopReason::Stop)),
+            Step::Say(text) => done(script.response(vec![Part::text(text)], StopReason::Stop)),
             Step::Call(calls) => {
                 let parts = calls.into_iter().map(|(name, arguments)| {
                     let tool_call_id = ToolCallId::from_uuid(SystemIds.next());
@@ -84,7 +84,7 @@ impl ModelProvider for Speaker {
                         permit = script.go.acquire() => permit.unwrap().forget(),
                         () = cancel.cancelled() => std::future::pending().await,
                     }
-                    let response = script.response(vec![Part::Text { text: text.into() }], StopReason::Stop);
+                    let response = script.response(vec![Part::text(text)], StopReason::Stop);
                     Ok(StreamEvent::Finished(Box::new(response)))
                 });
                 Box::pin(begin.chain(end))
@@ -118,15 +118,16 @@ impl ModelRegistry for Models {
     fn resolve(&self, model: &str, _env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError> {
         let model: ModelRef = model.parse().unwrap();
         let mut info = ModelInfo::unknown(&model);
-        info.pricing = Some(Pricing { input: 1.0, output: 0.0, cache_read: 0.0, cache_write: 0.0 });
+        info.pricing = Some(Pricing { input: 1.0, output: 0.0, cache_read: 0.0, cache_write: 0.0, long: None });
         let access = ModelAccess {
             provider: model.provider.clone(),
             wire: Wire::OpenaiChat,
             base_url: "http://127.0.0.1:1".into(),
             key: None,
-            bearer: false,
+            key_place: mcode_models::KeyPlace::Usual,
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
+            identity_env: BTreeMap::new(),
             idle_timeout_ms: 1000,
         };
         Ok(ResolvedModel { info, access, provider: Arc::new(Speaker(Arc::clone(&self.0))) })
@@ -272,7 +273,7 @@ impl Rig {
     pub fn prompt(&self, thread_id: Option<ThreadId>, text: &str) -> NewRun {
         NewRun {
             thread_id,
-            parts: vec![Part::Text { text: text.into() }],
+            parts: vec![Part::text(text)],
             model: None,
             mode: None,
             thinking: None,
@@ -340,7 +341,7 @@ impl Rig {
     }
 
     pub async fn input(&self, thread_id: ThreadId, delivery: Delivery, text: &str) {
-        let parts = vec![Part::Text { text: text.into() }];
+        let parts = vec![Part::text(text)];
         let input = NewInput { delivery, parts, run_id: None, request: None };
         self.threads.input(thread_id, input).await.unwrap();
     }

@@ -58,7 +58,7 @@ async fn a_run_that_meets_a_full_disk_ends_and_the_thread_goes_on_when_there_is_
     // What cannot be kept is not acknowledged.
     let input = || NewInput {
         delivery: Delivery::Steer,
-        parts: vec![Part::Text { text: "x".repeat(300_000) }],
+        parts: vec![Part::text("x".repeat(300_000))],
         run_id: None,
         request: None,
     };

@@ -3,7 +3,7 @@
 use mcode_events::blob::BlobRef;
 use mcode_events::message::{Opaque, Origin, Part};
 use mcode_events::run::ThinkingLevel;
-use mcode_models::{ModelInfo, ModelRequest, PromptMessage, ThinkingForm};
+use mcode_models::{Catalogue, ModelRequest, PromptMessage, ThinkingForm};
 use serde_json::{Value, json};
 
 use super::{MAX_CACHE_MARKS, body};
@@ -142,7 +142,7 @@ fn thinking_is_asked_for_as_the_model_wants_it() {
     let (thinking, effort, _) = ask("anthropic/claude-fable-5", Some(ThinkingLevel::Off));
     assert_eq!((thinking["type"].as_str(), effort), (Some("adaptive"), json!("low")), "it can not be switched off");
     assert_eq!(ask("anthropic/claude-sonnet-4-5", None).0, Value::Null);
-    assert_eq!(ModelInfo::of(&"anthropic/claude-next-9".parse().unwrap()).thinking, ThinkingForm::Adaptive);
+    assert_eq!(Catalogue::bundled().info(&"anthropic/claude-next-9".parse().unwrap()).thinking, ThinkingForm::Adaptive);
 }
 
 #[test]

@@ -1,0 +1,235 @@
+//! A provider as it stands for one client: how it is spoken to, where it is, with which key.
+
+use std::collections::BTreeMap;
+
+use mcode_config::{Effective, ProviderEntry};
+use mcode_models::{
+    Access, Catalogue, KeyPlace, ModelError, ModelErrorKind, ModelInfo, ModelRef, Secret, ThinkingForm, Wire,
+};
+
+use super::{IDLE_TIMEOUT_MS, IDLE_TIMEOUT_THINKING_MS};
+use crate::google;
+use crate::http;
+use crate::known::{self, KNOWN, KnownProvider};
+
+/// Variables of the client that decide how servers are reached.
+const NETWORK_VARIABLES: &[&str] = &["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE"];
+
+/// A key for one client.
+pub(super) struct Key {
+    /// The key, if one is needed.
+    pub(super) value: Option<Secret>,
+    /// The header for it.
+    place: KeyPlace,
+    /// Where it is from, for people.
+    pub(super) source: String,
+}
+
+/// A provider as it stands for one client.
+pub(super) struct Seat<'a> {
+    name: &'a str,
+    known: Option<&'static KnownProvider>,
+    pub(super) entry: ProviderEntry,
+    pub(super) wire: Wire,
+    pub(super) base_url: String,
+}
+
+impl<'a> Seat<'a> {
+    /// The provider of `name` for `model`, or for any of its models when that is empty.
+    ///
+    /// # Errors
+    /// When there is none, or what is configured of it can not be.
+    pub(super) fn find(
+        config: &Effective,
+        name: &'a str,
+        model: &str,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Self, ModelError> {
+        let known = known::find(name);
+        let entry = config.providers.get(name);
+        if known.is_none() && entry.is_none() {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
+            let all = names.iter().copied().chain(config.providers.keys().map(String::as_str));
+            let meant = mcode_config::nearest(name, all).map(|meant| format!("; did you mean '{meant}'?"));
+            let message = format!("there is no provider '{name}'{}", meant.unwrap_or_default());
+            return Err(ModelError::new(ModelErrorKind::UnknownModel, message).with_hint(format!(
+                "Known are {}. Others are declared in config.toml under [providers.{name}] with wire and base_url.",
+                names.join(", ")
+            )));
+        }
+        let entry = entry.cloned().unwrap_or_default();
+        let wire: Option<Wire> = match entry.wire.as_deref() {
+            Some(text) => Some(text.parse().map_err(|()| {
+                config_error(
+                    name,
+                    &format!("the wire '{text}' is not one that this version speaks"),
+                    "Use anthropic, openai-chat, openai-responses, gemini or bedrock.",
+                )
+            })?),
+            None => None,
+        };
+        let from_env = known
+            .into_iter()
+            .flat_map(|known| known.base_url_env)
+            .find_map(|variable| set(env, variable).map(|value| known::base_url_of(variable, value)));
+        let base_url = match from_env.or_else(|| entry.base_url.clone()) {
+            Some(given) => Some(given),
+            None => known.map(|known| known.base_url_for(model, env)).transpose()?,
+        };
+        let base_url = base_url
+            .filter(|url| !url.is_empty() || known.is_some_and(|known| known.wire == Wire::Scripted))
+            .ok_or_else(|| no_address(name, known))?;
+        let wire = wire.unwrap_or_else(|| known.map_or(Wire::OpenaiChat, |known| known.wire_for(model, &base_url)));
+        Ok(Self { name, known, entry, wire, base_url })
+    }
+
+    /// The key, and where it is from. No key is an error where one is needed.
+    pub(super) fn key(&self, env: &BTreeMap<String, String>) -> Result<Key, ModelError> {
+        for variable in self.known.into_iter().flat_map(|known| known.key_env) {
+            if let Some(key) = set(env, variable) {
+                let usual = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
+                let place = if variable.ends_with("AUTH_TOKEN") { KeyPlace::Bearer } else { usual };
+                return Ok(Key { value: Some(Secret::new(key)), place, source: (*variable).to_owned() });
+            }
+        }
+        match self.entry.api_key.as_deref().filter(|key| !key.is_empty()) {
+            Some(key) => self.configured_key(key, env),
+            None if self.needs_key() => Err(self.no_key()),
+            None => Ok(Key { value: None, place: KeyPlace::Usual, source: self.without_key().to_owned() }),
+        }
+    }
+
+    /// What is said of a provider that works without a key.
+    fn without_key(&self) -> &'static str {
+        match self.known.map(|known| known.identity) {
+            Some(known::Identity::Aws) => "AWS credentials",
+            Some(known::Identity::Google) => "Google Cloud credentials",
+            _ => "no key needed",
+        }
+    }
+
+    fn configured_key(&self, key: &str, env: &BTreeMap<String, String>) -> Result<Key, ModelError> {
+        let place = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
+        let found = |key: &str, source: &str| Key { value: Some(Secret::new(key)), place, source: source.to_owned() };
+        if let Some(variable) = key.strip_prefix("env:") {
+            return match set(env, variable) {
+                Some(key) => Ok(found(key, variable)),
+                None => Err(ModelError::new(
+                    ModelErrorKind::Auth,
+                    format!("there is no key for '{}': {variable} is not set in your environment", self.name),
+                )
+                .with_hint(format!("Set {variable}, which [providers.{}] api_key names.", self.name))),
+            };
+        }
+        for form in ["command:", "keyring:"] {
+            if key.starts_with(form) {
+                return Err(config_error(
+                    self.name,
+                    &format!("api_key = \"{form}…\" is not supported"),
+                    "Use env:NAME with a variable of your environment.",
+                ));
+            }
+        }
+        Ok(found(key, "config.toml"))
+    }
+
+    /// A declared server without a word about keys, and every server on this machine, may do without.
+    fn needs_key(&self) -> bool {
+        let loopback = http::endpoint(&self.base_url, http::CHAT_PATH)
+            .is_ok_and(|url| url.host_str().is_some_and(http::is_loopback_name));
+        self.known.is_some_and(|known| known.needs_key) && !loopback
+    }
+
+    fn no_key(&self) -> ModelError {
+        ModelError::new(ModelErrorKind::Auth, format!("there is no key for '{}'", self.name)).with_hint(self.how_to())
+    }
+
+    fn how_to(&self) -> String {
+        match self.known.and_then(|known| known.key_env.first()) {
+            Some(variable) => {
+                format!("Set {variable} in your environment, or [providers.{}] api_key in config.toml.", self.name)
+            }
+            None => format!("Set [providers.{}] api_key in config.toml.", self.name),
+        }
+    }
+
+    /// What is known of a model here: the user's figures over the catalogue's.
+    pub(super) fn info(&self, catalogue: &Catalogue, model: &ModelRef) -> ModelInfo {
+        let mut info = catalogue.info(model);
+        if let Some(declared) = self.entry.models.iter().find(|declared| declared.id == model.model) {
+            info.known |= declared.max_output.is_some();
+            info.context_tokens = declared.context.unwrap_or(info.context_tokens);
+            info.max_output_tokens = declared.max_output.unwrap_or(info.max_output_tokens);
+            info.images = declared.images.unwrap_or(info.images);
+        }
+        info
+    }
+
+    /// The variables that lead to an identity at the provider's cloud, and where the home with its files is.
+    fn identity_env(&self, env: &BTreeMap<String, String>) -> BTreeMap<String, Secret> {
+        let homes = ["HOME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH"];
+        let aws = self.wire == Wire::Bedrock || self.known.is_some_and(|known| known.identity == known::Identity::Aws);
+        let google = self.known.is_some_and(|known| known.identity == known::Identity::Google);
+        let leads = |name: &str| {
+            aws && (name.starts_with("AWS_") || homes.contains(&name)) || google && google::VARIABLES.contains(&name)
+        };
+        let found = env.iter().filter(|(name, _)| leads(name));
+        found.map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect()
+    }
+
+    pub(super) fn access(&self, info: &ModelInfo, env: &BTreeMap<String, String>) -> Result<Access, ModelError> {
+        let key = self.key(env)?;
+        let mut headers = self.entry.headers.clone();
+        if self.name == "anthropic" {
+            headers.extend(custom_headers(env));
+        }
+        let default_idle = if info.thinking == ThinkingForm::None { IDLE_TIMEOUT_MS } else { IDLE_TIMEOUT_THINKING_MS };
+        let idle = self.entry.idle_timeout.and_then(|idle| u64::try_from(idle.as_millis()).ok());
+        Ok(Access {
+            provider: self.name.to_owned(),
+            wire: self.wire,
+            base_url: self.base_url.clone(),
+            key: key.value,
+            key_place: key.place,
+            headers,
+            network_env: network_env(env),
+            identity_env: self.identity_env(env),
+            idle_timeout_ms: idle.filter(|idle| *idle > 0).unwrap_or(default_idle),
+        })
+    }
+}
+
+fn no_address(name: &str, known: Option<&KnownProvider>) -> ModelError {
+    let hint = match known.map(|known| known.base_url_env) {
+        Some([first, .., last]) => format!("Set {first} or {last} in your environment, or base_url there."),
+        _ => "Add base_url = \"http://host/v1\".".to_owned(),
+    };
+    config_error(name, "it has no base_url", &hint)
+}
+
+fn config_error(provider: &str, fault: &str, hint: &str) -> ModelError {
+    ModelError::new(ModelErrorKind::InvalidRequest, format!("[providers.{provider}] of the configuration: {fault}"))
+        .with_hint(hint)
+}
+
+fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+    env.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// `Name: value` per line.
+fn custom_headers(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let lines = set(env, "ANTHROPIC_CUSTOM_HEADERS").unwrap_or_default().lines();
+    lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+/// The variables for the network under their names in capitals; the small form counts where the other is missing.
+fn network_env(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let found = NETWORK_VARIABLES.iter().filter_map(|name| {
+        let value = set(env, name).or_else(|| set(env, &name.to_ascii_lowercase()))?;
+        Some(((*name).to_owned(), value.to_owned()))
+    });
+    found.collect()
+}
