@@ -224,7 +224,7 @@ impl Answers {
         };
         match said(line, !approval.proposed_rule.is_empty()) {
             Said::Yes => return allow(v1::Decision::Allow, v1::RuleScope::Unspecified),
-            Said::Always => return allow(v1::Decision::AllowAlways, v1::RuleScope::Unspecified),
+            Said::Always => return allow(v1::Decision::AllowAlways, v1::RuleScope::Project),
             Said::InThread => return allow(v1::Decision::AllowAlways, v1::RuleScope::Thread),
             Said::No(reason) => return deny(reason),
             Said::Help => {
@@ -246,7 +246,7 @@ impl Answers {
 fn approval_prompt(approval: &v1::Approval) -> String {
     let always = match approval.proposed_rule.as_str() {
         "" => String::new(),
-        rule => format!(", a: yes and always for {}", sanitize_line(rule)),
+        rule => format!(", a: yes and always in this project for {}", sanitize_line(rule)),
     };
     format!("y: yes, n: no{always}, ?: help > ")
 }

@@ -49,7 +49,7 @@ pub(crate) enum ApprovalsVerb {
 /// Where and how long a rule counts that is kept.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RulePlace {
-    /// Keep it for this thread or this project alone
+    /// Keep it for this thread, this project, or everywhere (in config.toml)
     #[arg(long = "for", value_name = "PLACE", value_enum)]
     pub(crate) scope: Option<Scope>,
     /// Keep it for this long, such as 2h, or until this moment, such as 2030-01-31T18:00Z
@@ -64,13 +64,15 @@ pub(crate) enum Scope {
     Thread,
     /// In one project.
     Project,
+    /// In every project of the user.
+    Everywhere,
 }
 
 impl RulePlace {
     /// The place and the end as the wire has them.
     pub(crate) fn wire(&self) -> Result<(i32, Option<prost_types::Timestamp>), mcode_client::ClientError> {
         let scope = match self.scope {
-            None => v1::RuleScope::Unspecified,
+            None | Some(Scope::Everywhere) => v1::RuleScope::Unspecified,
             Some(Scope::Thread) => v1::RuleScope::Thread,
             Some(Scope::Project) => v1::RuleScope::Project,
         };
@@ -99,6 +101,8 @@ pub(crate) async fn run(context: &Context, verb: ApprovalsVerb) -> Outcome {
         ApprovalsVerb::Allow { id, always, place } => {
             let keeps = always || place.scope.is_some() || place.until.is_some();
             let decision = if keeps { v1::Decision::AllowAlways } else { v1::Decision::Allow };
+            // A yes means what was seen: in another project the same words may do something else.
+            let place = RulePlace { scope: place.scope.or(Some(Scope::Project)), ..place };
             let (scope, until) = place.wire()?;
             let answer = v1::ResolveApprovalRequest {
                 approval_id: client.approval_id(&id).await?,

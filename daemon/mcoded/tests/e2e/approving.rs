@@ -61,7 +61,7 @@ fn what_is_allowed_for_good_is_not_asked_again() {
     );
     let run = stage.detach(&["--approve", "ask", "make it"]);
     let approval = stage.waiting("approvals");
-    stage.mcode(&["approvals", "allow", "--always", &text(&approval["approval_id"])]).ok();
+    stage.mcode(&["approvals", "allow", "--for", "everywhere", &text(&approval["approval_id"])]).ok();
     stage.events(&run.thread_id);
     let config = std::fs::read_to_string(stage.daemon.home().join("config/config.toml")).unwrap();
     assert!(config.contains(&text(&approval["proposed_rule"])), "{config}");
@@ -69,6 +69,32 @@ fn what_is_allowed_for_good_is_not_asked_again() {
     std::fs::remove_file(stage.workspace.join("made")).unwrap();
     assert_eq!(stage.ask(&["--approve", "ask", "make it again"]).ok().stdout, "again\n");
     assert!(stage.exists("made"));
+    stage.server.finish();
+}
+
+#[test]
+fn a_yes_for_good_counts_in_its_project() {
+    let stage = Stage::configured(
+        Script::new()
+            .reply(makes("made"))
+            .reply(Reply::text("done"))
+            .reply(makes("made"))
+            .reply(Reply::text("again"))
+            .reply(makes("made"))
+            .reply(Reply::text("not here")),
+        "# mine\n",
+    );
+    let run = stage.detach(&["--approve", "ask", "make it"]);
+    let approval = stage.waiting("approvals");
+    stage.mcode(&["approvals", "allow", "--always", &text(&approval["approval_id"])]).ok();
+    stage.events(&run.thread_id);
+    std::fs::remove_file(stage.workspace.join("made")).unwrap();
+    assert_eq!(stage.ask(&["--approve", "ask", "make it again"]).ok().stdout, "again\n");
+    assert!(stage.exists("made"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folder = elsewhere.path().to_str().unwrap();
+    stage.mcode(&["--cwd", folder, "ask", "--approve", "ask", "make it here"]);
+    assert!(!elsewhere.path().join("made").exists(), "the same words may do something else in another project");
     stage.server.finish();
 }
 
