@@ -88,13 +88,32 @@ pub fn parse(command: &str) -> Option<Parsed> {
     parse_at(command, 0)
 }
 
+/// Whether a line goes on in the middle of a word (`r\\⏎m` is `rm`): a shell joins what the parser here takes for two
+/// words, so what is read is not what would run. Where the text stays as it is (in single quotes, in a here-document)
+/// nothing is joined; what a here-document has run is looked at as everything else.
+fn joins_words(root: Node<'_>, command: &str) -> bool {
+    let bytes = command.as_bytes();
+    let blank = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_none_or(|byte| b" \t\n".contains(byte));
+    let is = |at: Option<usize>, these: &[u8]| at.and_then(|at| bytes.get(at)).is_some_and(|byte| these.contains(byte));
+    let joins = command.match_indices("\\\n").filter(|(at, _)| {
+        let before = bytes[..*at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        let (last, next) = (at.checked_sub(1), Some(at + 2));
+        // Between commands (`a &&⏎b`) there is no word to be joined.
+        let between = is(last, b";|&") && !is(next, b";|&()<>");
+        // An even number of backslashes before this one: it is not itself escaped.
+        before % 2 == 0 && !blank(last) && !blank(next) && !between
+    });
+    let mut joins = joins.map(|(at, _)| root.descendant_for_byte_range(at, at + 2).map_or("", |node| node.kind()));
+    joins.any(|kind| !matches!(kind, "raw_string" | "heredoc_content" | "heredoc_body"))
+}
+
 pub(crate) fn parse_at(command: &str, depth: usize) -> Option<Parsed> {
     if command.len() > COMMAND_BYTES_MAX || depth > DEPTH_MAX {
         return None;
     }
     let tree = tree_of(command)?;
     let root = tree.root_node();
-    if root.has_error() {
+    if root.has_error() || joins_words(root, command) {
         return None;
     }
     let mut parsed = Parsed::default();

@@ -9,6 +9,35 @@ use crate::setting::{BUILD, Setting, rules, shell};
 const ALL: Setting = Setting { policy: ApprovalPolicy::All, ..BUILD };
 
 /// Under deny rules these ask or are denied, whatever the policy, and no rule about the program allows them.
+#[test]
+fn a_word_that_goes_on_in_the_next_line_is_not_taken_for_two() {
+    let set = rules(&["shell(tar *)", "shell(sort *)"], &[], &["shell(touch *)", "shell(git push *)"]);
+    for text in [
+        "to\\\nuch P",
+        "env A=1 to\\\nuch P",
+        "s\\\nh -c 'touch P'",
+        "sh -c 'to\\\nuch P'",
+        "ev\\\nal 'touch P'",
+        "gi\\\nt push",
+        "echo $(to\\\nuch P)",
+        "echo $\\\n(touch P)",
+        "true &\\\n& touch P",
+        "cat <<E\n$(to\\\nuch P)\nE",
+        "\"to\\\nuch\" P",
+        "tar -\\\nI 'touch P' -cf x.tar a",
+        "sort a -\\\no P",
+        "$\\\n'to\\\nuch' P",
+    ] {
+        assert_ne!(shell(&set, text, BUILD), Allow, "{text:?}");
+        assert_ne!(shell(&set, text, ALL), Allow, "{text:?}");
+    }
+    for text in
+        ["ls -l \\\n  -a", "ls -l\\\n  -a", "ls &&\\\nls", "echo 'a\\\nb'", "cat <<'E'\na\\\nb\nE", "echo a\\\\\nls"]
+    {
+        assert_eq!(shell(&set, text, ALL), Allow, "{text:?}");
+    }
+}
+
 fn held(commands: &[&str]) {
     let denied = rules(&["shell"], &[], &["shell(git push *)", "view(secret)"]);
     for text in commands {
