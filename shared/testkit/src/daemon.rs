@@ -140,7 +140,7 @@ impl TestDaemon {
         Self { home, programs, environment, child: None }
     }
 
-    /// Points clients at `server`: base URLs and keys of both wires.
+    /// Points clients at `server`: base URLs and keys of Anthropic and OpenAI.
     pub fn use_server(&mut self, server: &ModelServer) {
         self.set("ANTHROPIC_BASE_URL", server.base_url(Wire::Anthropic));
         self.set("ANTHROPIC_API_KEY", "test-key-anthropic");
