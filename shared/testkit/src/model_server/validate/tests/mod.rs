@@ -3,6 +3,7 @@
 mod bedrock;
 mod gemini;
 mod openai;
+mod recorded;
 
 use serde_json::{Value, json};
 
