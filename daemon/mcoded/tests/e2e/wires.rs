@@ -1,7 +1,7 @@
 //! One task over every wire, and one thread over all of them, against servers that refuse what the real ones refuse.
 
 use mcode_testkit::model_server::Block;
-use mcode_testkit::{RecordedRequest, Reply, Script, Usage, Wire};
+use mcode_testkit::{ModelServer, RecordedRequest, Reply, Script, Usage, Wire};
 use serde_json::{Value, json};
 
 use crate::setup::{Stage, ask_words};
@@ -20,16 +20,17 @@ fn stage(script: Script) -> Stage {
     let mut stage = Stage::new(script);
     stage.daemon.unset("ANTHROPIC_BASE_URL");
     stage.daemon.unset("OPENAI_BASE_URL");
-    let provider = |name: &str, wire: &str, at: Wire| {
-        format!("[providers.{name}]\nwire = \"{wire}\"\nbase_url = \"{}\"\n", stage.server.base_url(at))
-    };
+    let at = |wire: Wire| stage.server.base_url(wire);
     let config = [
-        provider("anthropic", "anthropic", Wire::Anthropic),
-        provider("chatty", "openai-chat", Wire::Chat),
-        provider("openai", "openai-responses", Wire::Responses),
-        provider("google", "gemini", Wire::Gemini),
-        provider("bedrock", "bedrock", Wire::Bedrock),
-    ];
+        ("anthropic", "anthropic", at(Wire::Anthropic)),
+        ("chatty", "openai-chat", at(Wire::Chat)),
+        ("openai", "openai-responses", at(Wire::Responses)),
+        ("google", "gemini", at(Wire::Gemini)),
+        ("bedrock", "bedrock", at(Wire::Bedrock)),
+        ("clouds-claude", "anthropic", on_vertex(&stage.server, "anthropic")),
+        ("clouds-gemini", "gemini", on_vertex(&stage.server, "google")),
+    ]
+    .map(|(name, wire, url)| format!("[providers.{name}]\nwire = \"{wire}\"\nbase_url = \"{url}\"\n"));
     stage.daemon.write_config(&config.concat());
     stage.daemon.set("GEMINI_API_KEY", "test-key-google");
     stage.daemon.set("AWS_ACCESS_KEY_ID", "AKIDTEST");
@@ -39,6 +40,11 @@ fn stage(script: Script) -> Stage {
     stage.workspace.write("calc.sh", "add() { echo $(($1 - $2)); }\n");
     stage.workspace.write("note.txt", "a note\n");
     stage
+}
+
+/// Where Vertex has the models of a publisher.
+fn on_vertex(server: &ModelServer, publisher: &str) -> String {
+    format!("http://{}/v1/projects/p/locations/eu/publishers/{publisher}", server.address())
 }
 
 fn signature(number: usize) -> String {
@@ -174,6 +180,36 @@ fn a_thread_begins_on_gemini_and_moves_over_every_wire() {
 #[test]
 fn a_thread_begins_on_bedrock_and_moves_over_every_wire() {
     works_and_moves_on(4);
+}
+
+/// The task where Google sells them: Claude over its maker's wire, Gemini over its own, each at its own path.
+#[test]
+fn the_task_is_done_over_vertex() {
+    for (model, wire, path) in [
+        (
+            "clouds-claude/claude-sonnet-5",
+            Wire::Anthropic,
+            "/publishers/anthropic/models/claude-sonnet-5:streamRawPredict",
+        ),
+        (
+            "clouds-gemini/gemini-3.1-pro",
+            Wire::Gemini,
+            "/publishers/google/models/gemini-3.1-pro:streamGenerateContent",
+        ),
+    ] {
+        let script =
+            Script::new().reply(calls(&[VIEW])).reply(calls(&[NOTE, RUN])).reply(calls(&[EDIT])).reply(says(MENDED));
+        let stage = stage(script);
+        let run = stage.mcode(&ask_words(&["-m", model, "--yolo", "--output", "json", "mend", "it"])).ok().json();
+        assert_eq!(run["text"], MENDED, "{model}");
+        assert_eq!(stage.workspace.read("calc.sh"), "add() { echo $(($1 + $2)); }\n", "{model}");
+        let last = stage.server.requests().pop().unwrap();
+        assert_eq!((last.wire, last.number), (wire, FIRST));
+        assert!(last.path.ends_with(path), "{}", last.path);
+        assert!(last.body.to_string().contains(&signature(1)), "{model}");
+        assert_eq!(sum(&[run]), stage.server.usage(), "{model}");
+        stage.server.finish();
+    }
 }
 
 /// What is printed is the answer, byte for byte, however the bytes came.

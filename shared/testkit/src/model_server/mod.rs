@@ -4,7 +4,7 @@
 //!
 //! | wire | request | a turn is told as |
 //! |---|---|---|
-//! | Anthropic Messages | `POST …/v1/messages` | named events |
+//! | Anthropic Messages | `POST …/v1/messages`, `…/models/M:streamRawPredict` | named events |
 //! | Chat Completions | `POST …/chat/completions` | chunks and `[DONE]`; thinking is not signed |
 //! | OpenAI Responses | `POST …/responses` | items; thinking is encrypted where `include` asks for it |
 //! | Gemini | `POST …/models/M:streamGenerateContent?alt=sse` | answers; what follows a thought is signed |

@@ -10,7 +10,7 @@ use super::reply::Usage;
 /// The wire format of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// Anthropic Messages: `POST …/v1/messages`.
+    /// Anthropic Messages: `POST …/v1/messages`, and on Vertex `POST …/models/MODEL:streamRawPredict`.
     Anthropic,
     /// OpenAI Chat Completions: `POST …/chat/completions`.
     Chat,
@@ -64,9 +64,14 @@ impl Wire {
             return unnamed(Self::Responses);
         }
         let (before, last) = path.rsplit_once('/')?;
-        if let Some((model, "streamGenerateContent" | "generateContent")) = last.rsplit_once(':') {
+        if let Some((model, verb)) = last.rsplit_once(':') {
+            let wire = match verb {
+                "streamGenerateContent" | "generateContent" => Self::Gemini,
+                "streamRawPredict" | "rawPredict" => Self::Anthropic,
+                _ => return None,
+            };
             let is_model = before.ends_with("/models") || before.ends_with("/tunedModels");
-            return is_model.then(|| (Self::Gemini, decoded(model)));
+            return is_model.then(|| (wire, decoded(model)));
         }
         let (folder, model) = before.rsplit_once('/')?;
         let converse = matches!(last, "converse-stream" | "converse") && folder.ends_with("/model");
@@ -122,10 +127,10 @@ impl RecordedRequest {
     /// The model asked for.
     #[must_use]
     pub fn model(&self) -> &str {
-        match self.wire {
-            Wire::Gemini | Wire::Bedrock => &self.path_model,
-            _ => self.body.get("model").and_then(Value::as_str).unwrap_or_default(),
+        if !self.path_model.is_empty() {
+            return &self.path_model;
         }
+        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// The messages of the body; on the Responses wire, the items of the input, on Gemini the contents.

@@ -12,8 +12,12 @@ use super::{is_id_byte, list, text};
 const CACHE_MARKS_MAX: usize = 4;
 
 /// The reason why `body` would be refused.
-pub(super) fn check(body: &Value, given: &Given) -> Result<(), String> {
-    for field in ["model", "max_tokens", "messages"] {
+pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), String> {
+    // On Vertex the path names the model, and the body the version of the wire.
+    if body.get("anthropic_version").is_some() == body.get("model").is_some() {
+        return Err("model: Field required".to_owned());
+    }
+    for field in ["max_tokens", "messages"] {
         if body.get(field).is_none() {
             return Err(format!("{field}: Field required"));
         }
@@ -49,7 +53,7 @@ pub(super) fn check(body: &Value, given: &Given) -> Result<(), String> {
             .filter(|block| text(block, "type") == "tool_use")
             .map(|block| text(block, "id"))
             .collect();
-        signatures(at, message, text(body, "model"), given)?;
+        signatures(at, message, model, given)?;
     }
     if text(&messages[messages.len() - 1], "role") == "assistant" {
         return Err(

@@ -24,7 +24,7 @@ pub(super) fn refusal(request: &RecordedRequest, given: &Given) -> Option<String
 
 fn refused(wire: Wire, model: &str, body: &Value, given: &Given) -> Option<String> {
     let checked = match wire {
-        Wire::Anthropic => anthropic::check(body, given),
+        Wire::Anthropic => anthropic::check(model, body, given),
         Wire::Chat => chat::check(body),
         Wire::Responses => responses::check(body, given),
         Wire::Gemini => gemini::check(model, body, given),

@@ -146,6 +146,11 @@ fn anthropic() {
             ),
         ],
     );
+    let vertex = |b: &mut Value| {
+        drop_field(b, "model");
+        b["anthropic_version"] = json!("vertex-2023-10-16");
+    };
+    take_all(Wire::Anthropic, "m", &sound, &given, &[("the form of Vertex", vertex)]);
     let hand_made = |b: &mut Value| b["messages"][1]["content"][0]["signature"] = json!("S2");
     given.trust("S2", "m");
     take_all(Wire::Anthropic, "m", &sound, &given, &[("a trusted signature", hand_made)]);
