@@ -258,7 +258,12 @@ impl<D: WireDecoder> Reading<D> {
         // A complete answer counts, however the connection ends after it.
         match (ended, failure) {
             (Ok(()), _) => Ok(Step::Finished),
-            (Err(error), Some(failure)) if error.kind == ModelErrorKind::Transport => Err(failure),
+            // Half a frame is what a line that fell silent or was cut leaves behind: the line is the reason.
+            (Err(error), Some(failure))
+                if matches!(error.kind, ModelErrorKind::Transport | ModelErrorKind::Protocol) =>
+            {
+                Err(failure)
+            }
             (Err(error), _) => Err(error),
         }
     }

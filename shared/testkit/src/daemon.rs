@@ -140,7 +140,7 @@ impl TestDaemon {
         Self { home, programs, environment, child: None }
     }
 
-    /// Points clients at `server`: base URLs and keys of both wires.
+    /// Points clients at `server`: base URLs and keys of Anthropic and OpenAI.
     pub fn use_server(&mut self, server: &ModelServer) {
         self.set("ANTHROPIC_BASE_URL", server.base_url(Wire::Anthropic));
         self.set("ANTHROPIC_API_KEY", "test-key-anthropic");
@@ -363,7 +363,7 @@ fn command_line(pid: u32) -> Vec<String> {
 }
 
 fn belongs_to_the_client(name: &str) -> bool {
-    ["ANTHROPIC_", "OPENAI_", "GEMINI_"].iter().any(|prefix| name.starts_with(prefix))
+    ["ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// `(pid, parent)` of every process; empty where there is no `/proc`.

@@ -57,4 +57,7 @@ fn help_is_given_without_a_script() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(["--script FILE", "--port N", "--log FILE"].iter().all(|flag| text.contains(flag)), "{text}");
+    for wire in ["anthropic", "openai-chat", "openai-responses", "gemini", "bedrock"] {
+        assert!(text.contains(wire), "{wire}: {text}");
+    }
 }

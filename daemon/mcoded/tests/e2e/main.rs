@@ -28,4 +28,5 @@ mod terminal;
 mod trusting;
 mod waking;
 mod watching;
+mod wires;
 mod working;

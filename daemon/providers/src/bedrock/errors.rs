@@ -30,6 +30,11 @@ pub(crate) fn from_response(status: u16, body: &str, host: &str) -> ModelError {
     if words.contains("too many tokens, please wait") {
         error.kind = ModelErrorKind::RateLimited;
     }
+    // So is this, but it is over only when the day is.
+    if words.contains("too many tokens per day") {
+        error.kind = ModelErrorKind::Quota;
+        error.retry_after = None;
+    }
     if words.contains("model identifier is invalid") || words.contains("on-demand throughput isn") {
         error.kind = ModelErrorKind::UnknownModel;
         "Name the model by its inference profile, such as us.anthropic.claude-…; the AWS console lists them."

@@ -178,7 +178,7 @@ fn assistant(request: &ModelRequest, parts: &[Part], own: bool) -> Vec<Value> {
                 let mut value = json!({ "functionCall": call });
                 // The first call of a step is checked; those beside it are not.
                 let unsigned = signature(opaque.as_ref(), own).is_none();
-                if calls == 1 && unsigned && request.info.thinking == ThinkingForm::GeminiLevel {
+                if calls == 1 && unsigned && checks_calls(request) {
                     value["thoughtSignature"] = json!(NOT_SIGNED);
                 }
                 (value, opaque.as_ref())
@@ -191,6 +191,13 @@ fn assistant(request: &ModelRequest, parts: &[Part], own: bool) -> Vec<Value> {
         written.push(value);
     }
     written
+}
+
+/// Whether the server wants calls signed: Gemini from 3 on does, listed in the catalogue or not.
+fn checks_calls(request: &ModelRequest) -> bool {
+    let name = request.model.model.rsplit('/').next().unwrap_or_default();
+    let version = name.strip_prefix("gemini-").and_then(|rest| rest.split(['.', '-']).next()?.parse::<u32>().ok());
+    request.info.thinking == ThinkingForm::GeminiLevel || version.is_some_and(|version| version >= 3)
 }
 
 fn signature(opaque: Option<&Opaque>, own: bool) -> Option<&Value> {

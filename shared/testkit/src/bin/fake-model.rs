@@ -1,4 +1,6 @@
-//! `fake-model --script FILE [--port N] [--log FILE]`: the scripted model server as a program.
+//! `fake-model --script FILE [--port N] [--log FILE]`: the scripted model server as a program, for all five wires.
+//!
+//! `--help` says how clients are pointed at it.
 //!
 //! Prints `http://127.0.0.1:PORT` on stdout once it listens, then serves until it is stopped. The format of the script
 //! is documented at `mcode_testkit::model_server::ScriptFile`'s module; every request is appended to the log as one
@@ -16,11 +18,25 @@ use mcode_testkit::model_server::ScriptFile;
 
 const USAGE: &str = "fake-model --script FILE [--port N] [--log FILE]
 
-Serves scripted answers of a model on 127.0.0.1, over both wires, and prints its address once it listens.
+Serves scripted answers of a model on 127.0.0.1, over every wire, and prints its address once it listens.
 
   --script FILE  what to answer (JSON; the format is documented in shared/testkit/src/model_server/script_file.rs)
   --port N       the port; without it, a free one
   --log FILE     append every request and every end of a reply to this file, one line of JSON each
+
+The path of a request says which wire it speaks. With URL for the printed address, clients are pointed at it by
+  Anthropic Messages   ANTHROPIC_BASE_URL=URL, and any ANTHROPIC_API_KEY
+  Chat Completions     OPENAI_BASE_URL=URL/v1, and any OPENAI_API_KEY
+  OpenAI Responses     base_url = \"URL/v1\", wire = \"openai-responses\"
+  Gemini               GEMINI_BASE_URL=URL/v1beta, and any GEMINI_API_KEY
+  Bedrock Converse     AWS_ENDPOINT_URL_BEDROCK_RUNTIME=URL, any AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and
+                       AWS_REGION
+or, for mcode, by a provider of its own in config.toml; any model will do:
+  [providers.fake]
+  wire = \"gemini\"            # anthropic, openai-chat, openai-responses, gemini or bedrock
+  base_url = \"URL/v1beta\"
+  api_key = \"any\"
+Requests that the real provider would refuse get its 400, unless the script says \"validate\": false.
 ";
 
 struct Arguments {

@@ -174,13 +174,14 @@ impl Connection {
     /// An event stream, chunked, delivered as the script wants it.
     pub(super) async fn send_stream(
         &mut self,
+        content_type: &str,
         headers: &BTreeMap<String, String>,
         body: &[u8],
         delivery: &Delivery,
     ) -> Sent {
-        let mut head =
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n"
-                .to_owned();
+        let mut head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n"
+        );
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -245,9 +246,11 @@ fn reason(code: u16) -> &'static str {
         402 => "Payment Required",
         403 => "Forbidden",
         404 => "Not Found",
+        408 => "Request Timeout",
         413 => "Payload Too Large",
         429 => "Too Many Requests",
         500 => "Internal Server Error",
+        502 => "Bad Gateway",
         503 => "Service Unavailable",
         529 => "Overloaded",
         _ => "Scripted",

@@ -21,14 +21,15 @@ pub enum Block {
         /// How many of them.
         count: usize,
     },
-    /// Reasoning. On the Chat wire it is sent as `reasoning_content`, which has no signature.
+    /// Reasoning. On the Chat wire it is sent as `reasoning_content`, which has no signature; on the Responses wire the
+    /// signature is the encrypted content, on Gemini it comes with the part that follows.
     Thinking {
         /// The reasoning text.
         text: String,
         /// The opaque mark that has to come back with it, to the same model only.
         signature: String,
     },
-    /// Reasoning that only the provider can read (Anthropic wire only; left out on the Chat wire).
+    /// Reasoning that only the provider can read; left out on the Chat wire, on Gemini the signature of what follows.
     RedactedThinking(String),
     /// A call of a tool.
     ToolCall {
@@ -48,11 +49,11 @@ pub struct Usage {
     pub input: u64,
     /// Input tokens read from the cache.
     pub cache_read: u64,
-    /// Input tokens written to the cache (Anthropic only).
+    /// Input tokens written to the cache; part of the input on the Chat and Gemini wires, which have no figure for it.
     pub cache_write: u64,
     /// Output tokens, reasoning included.
     pub output: u64,
-    /// Reasoning tokens among the output.
+    /// Reasoning tokens among the output; not told on Bedrock.
     pub reasoning: u64,
 }
 
@@ -202,7 +203,8 @@ impl Reply {
         Self::error_midstream(text, "overloaded_error", "Overloaded")
     }
 
-    /// Text, then an error of this kind inside the stream (HTTP status 200).
+    /// Text, then an error of this kind inside the stream (HTTP status 200). Kinds are in Anthropic's words
+    /// (`rate_limit_error`, `invalid_request_error`, …); translated for the other wires.
     #[must_use]
     pub fn error_midstream(text: impl Into<String>, kind: impl Into<String>, message: impl Into<String>) -> Self {
         let mut reply = Self::text(text);
@@ -288,7 +290,7 @@ impl Reply {
         self
     }
 
-    /// The stop reason, in Anthropic's words (`max_tokens`, `refusal`, …); translated for the Chat wire.
+    /// The stop reason, in Anthropic's words (`max_tokens`, `refusal`, …); translated for the other wires.
     #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop = Some(reason.into());
@@ -345,7 +347,8 @@ impl Reply {
         self
     }
 
-    /// An event that is not JSON comes in the middle of the stream, in the place of the delta that belongs there.
+    /// An event that is not JSON comes in the middle of the stream, in the place of the delta that belongs there; on
+    /// Bedrock its checksum is wrong too.
     #[must_use]
     pub fn bad_frame(mut self) -> Self {
         self.bad_frame = true;

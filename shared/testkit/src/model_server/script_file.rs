@@ -5,7 +5,7 @@
 //!   "replies": [
 //!     {"text": "hello"},
 //!     {"tool_calls": [{"name": "view", "arguments": {"path": "f"}}], "usage": {"input": 100, "output": 7}},
-//!     {"thinking": "hm", "signature": "s1", "text": "so be it"},
+//!     {"thinking": "hm", "signature": "s1", "redacted_thinking": "cjE=", "text": "so be it"},
 //!     {"status": 429, "headers": {"retry-after": "3"}, "message": "slow down"},
 //!     {"deltas": {"text": "tok ", "count": 20000}},
 //!     {"text": "Par", "error": {"kind": "overloaded_error", "message": "Overloaded"}},
@@ -75,6 +75,7 @@ struct Line {
     text: Option<String>,
     thinking: Option<String>,
     signature: Option<String>,
+    redacted_thinking: Option<String>,
     tool_calls: Vec<CallLine>,
     deltas: Option<DeltasLine>,
     status: Option<u16>,
@@ -222,6 +223,9 @@ fn turn(line: &Line) -> Reply {
     let mut blocks = Vec::new();
     if let Some(text) = &line.thinking {
         blocks.push(Block::Thinking { text: text.clone(), signature: line.signature.clone().unwrap_or_default() });
+    }
+    if let Some(data) = &line.redacted_thinking {
+        blocks.push(Block::RedactedThinking(data.clone()));
     }
     if let Some(text) = &line.text {
         blocks.push(Block::Text(text.clone()));

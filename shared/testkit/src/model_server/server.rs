@@ -1,43 +1,38 @@
 //! The server itself: accepts, records, validates, answers from the script.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 
-use super::connection::{Connection, Head, Sent};
+use super::answering::accept;
+use super::given::Given;
 use super::recorded::{RecordedRequest, Wire};
-use super::render::{self, Asked};
-use super::reply::{Block, Content, Reply};
+use super::reply::{Reply, Usage};
 use super::script::Script;
-use super::validate::{self, Signatures};
 
 /// How long a test waits for something that has to happen.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-struct State {
-    script: Script,
-    requests: Vec<RecordedRequest>,
-    signatures: Signatures,
-    open: usize,
-    problems: Vec<String>,
-    log: Option<File>,
+pub(super) struct State {
+    pub(super) script: Script,
+    pub(super) requests: Vec<RecordedRequest>,
+    pub(super) given: Given,
+    pub(super) open: usize,
+    pub(super) problems: Vec<String>,
+    pub(super) log: Option<File>,
     /// Paths that no wire has.
-    strays: Vec<String>,
+    pub(super) strays: Vec<String>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
-    started: Instant,
+    pub(super) started: Instant,
     /// Counts changes, for waiters on a runtime …
     changed: watch::Sender<u64>,
     /// … and for those without one.
@@ -46,11 +41,11 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         *self.changes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.woken.notify_all();
         self.changed.send_modify(|count| *count += 1);
@@ -95,12 +90,12 @@ impl ModelServer {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let log = log.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
-        let mut signatures = Signatures::new();
+        let mut given = Given::default();
         for (signature, model) in &script.signatures {
-            signatures.entry(signature.clone()).or_default().insert(model.clone());
+            given.trust(signature, model);
         }
         let state =
-            State { script, requests: Vec::new(), signatures, open: 0, problems: Vec::new(), log, strays: Vec::new() };
+            State { script, requests: Vec::new(), given, open: 0, problems: Vec::new(), log, strays: Vec::new() };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             started: Instant::now(),
@@ -131,13 +126,24 @@ impl ModelServer {
         self.address
     }
 
-    /// The base URL in the form that the wire's users configure: with `/v1` for Chat, without for Anthropic.
+    /// The base URL in the form that the wire's users configure: with `/v1` for OpenAI's wires, with `/v1beta` for
+    /// Gemini, without a path for the others.
     #[must_use]
     pub fn base_url(&self, wire: Wire) -> String {
-        match wire {
-            Wire::Anthropic => format!("http://{}", self.address),
-            Wire::Chat => format!("http://{}/v1", self.address),
-        }
+        format!("http://{}{}", self.address, wire.base_path())
+    }
+
+    /// The sum of the tokens that the replies told of which were sent to their end.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let told = self.requests().into_iter().filter_map(|request| request.usage);
+        told.fold(Usage { input: 0, output: 0, ..Usage::default() }, |sum, more| Usage {
+            input: sum.input + more.input,
+            cache_read: sum.cache_read + more.cache_read,
+            cache_write: sum.cache_write + more.cache_write,
+            output: sum.output + more.output,
+            reasoning: sum.reasoning + more.reasoning,
+        })
     }
 
     /// All model requests so far.
@@ -239,236 +245,5 @@ impl ModelServer {
     pub fn finish(self) {
         let problems = self.problems();
         assert!(problems.is_empty(), "the model server's script did not hold:\n- {}", problems.join("\n- "));
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Owns the connections: they end with the server.
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { continue };
-                shared.lock().open += 1;
-                shared.touch();
-                let shared = Arc::clone(&shared);
-                connections.spawn(async move {
-                    if let Ok(connection) = Connection::new(stream) {
-                        serve(connection, &shared).await;
-                    }
-                    shared.lock().open -= 1;
-                    shared.touch();
-                });
-            }
-            Some(_) = connections.join_next() => {}
-        }
-    }
-}
-
-async fn serve(mut connection: Connection, shared: &Shared) {
-    while let Ok(Some(head)) = connection.request().await {
-        if !answer(&mut connection, head, shared).await {
-            return;
-        }
-    }
-}
-
-fn json_headers() -> BTreeMap<String, String> {
-    BTreeMap::from([("content-type".to_owned(), "application/json".to_owned())])
-}
-
-fn wire_of(path: &str) -> Option<Wire> {
-    if path.contains("//") || path.contains("/v1/v1/") {
-        return None;
-    }
-    if path.ends_with("/v1/messages") {
-        return Some(Wire::Anthropic);
-    }
-    path.ends_with("/chat/completions").then_some(Wire::Chat)
-}
-
-/// Answers one request. `false` = the connection is done.
-async fn answer(connection: &mut Connection, head: Head, shared: &Shared) -> bool {
-    let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
-    let Some(wire) = wire_of(path).filter(|_| head.method == "POST") else {
-        return answer_aside(connection, &head, path, shared).await;
-    };
-    let request = RecordedRequest {
-        number: 0,
-        wire,
-        path: path.to_owned(),
-        query: query.to_owned(),
-        headers: head.headers.clone(),
-        body: serde_json::from_slice(&head.body).unwrap_or(Value::Null),
-        body_bytes: head.body.len(),
-        at: shared.started.elapsed(),
-        replied_at: None,
-        client_left: false,
-        refused: None,
-    };
-    let (request, reply) = decide(request, shared);
-    shared.touch();
-    let sent = deliver(connection, &request, &reply).await;
-    {
-        let mut state = shared.lock();
-        let at = shared.started.elapsed();
-        if let Some(recorded) = state.requests.get_mut(request.number - 1) {
-            recorded.replied_at = Some(at);
-            recorded.client_left = sent == Sent::ClientLeft;
-        }
-        log(
-            &mut state,
-            &json!({"event": "replied", "number": request.number, "at_us": at.as_micros() as u64,
-            "client_left": sent == Sent::ClientLeft}),
-        );
-    }
-    shared.touch();
-    sent == Sent::Whole
-}
-
-/// Requests that are not for a model's turn: the model list, token counting, and mistakes.
-async fn answer_aside(connection: &mut Connection, head: &Head, path: &str, shared: &Shared) -> bool {
-    let (code, body) = match (head.method.as_str(), path) {
-        ("GET", _) if path.ends_with("/models") => (
-            200,
-            json!({"object": "list", "has_more": false, "data": [
-                {"id": "fake-model", "object": "model", "type": "model", "display_name": "Fake model"}]}),
-        ),
-        ("POST", _) if path.ends_with("/v1/messages/count_tokens") => {
-            (200, json!({"input_tokens": head.body.len() / 4}))
-        }
-        _ => {
-            shared.lock().strays.push(head.target.clone());
-            (404, render::error(Wire::Anthropic, 404, &format!("no such path: {} {}", head.method, head.target), 0))
-        }
-    };
-    connection.send_whole(code, &json_headers(), body.to_string().as_bytes()).await.is_ok()
-}
-
-/// Records the request and takes the reply that is due.
-fn decide(mut request: RecordedRequest, shared: &Shared) -> (RecordedRequest, Reply) {
-    let mut state = shared.lock();
-    request.number = state.requests.len() + 1;
-    let refused = refusal(&state, &request);
-    if let Some(reason) = &refused {
-        let note = format!("request {} was refused: {reason}", request.number);
-        state.problems.push(note);
-    }
-    request.refused = refused.clone();
-    state.requests.push(request.clone());
-    log_request(&mut state, &request);
-    let reply = match refused {
-        Some(reason) => Reply::status(400).message(reason),
-        None => take_reply(&mut state, &request),
-    };
-    drop(state);
-    // A closure of the test may look at the server: it must not run under the lock.
-    let reply = resolve(reply, &request);
-    remember_signatures(&reply, &request, shared);
-    (request, reply)
-}
-
-fn refusal(state: &State, request: &RecordedRequest) -> Option<String> {
-    if request.body.is_null() {
-        return Some("We could not parse the JSON body of your request.".to_owned());
-    }
-    let refused = state.script.refused_fields.iter().find(|field| request.body.get(field.as_str()).is_some());
-    if let Some(field) = refused {
-        return Some(format!("Unrecognized request argument supplied: {field}"));
-    }
-    state.script.validate.then(|| validate::refusal(request.wire, &request.body, &state.signatures)).flatten()
-}
-
-fn take_reply(state: &mut State, request: &RecordedRequest) -> Reply {
-    if let Some((_, reply)) = state.script.rules.iter().find(|(matches, _)| matches(request)) {
-        return reply.clone();
-    }
-    if let Some(reply) = state.script.replies.pop_front() {
-        return reply;
-    }
-    state.script.fallback.clone().unwrap_or_else(|| {
-        let note = format!("request {} came when the script was used up", request.number);
-        state.problems.push(note.clone());
-        Reply::status(400).message(note)
-    })
-}
-
-fn resolve(mut reply: Reply, request: &RecordedRequest) -> Reply {
-    while let Content::From(make) = &reply.content {
-        reply = make(request);
-    }
-    reply
-}
-
-fn remember_signatures(reply: &Reply, request: &RecordedRequest, shared: &Shared) {
-    let Content::Turn(blocks) = &reply.content else { return };
-    for block in blocks {
-        if let Block::Thinking { signature, .. } = block {
-            let mut state = shared.lock();
-            state.signatures.entry(signature.clone()).or_default().insert(request.model().to_owned());
-        }
-    }
-}
-
-async fn deliver(connection: &mut Connection, request: &RecordedRequest, reply: &Reply) -> Sent {
-    if !connection.pause(reply.delivery.delay_before).await {
-        return Sent::ClientLeft;
-    }
-    if reply.delivery.hang_up {
-        return Sent::Cut;
-    }
-    let asked = Asked {
-        number: request.number,
-        model: request.model(),
-        wire: request.wire,
-        include_usage: request.body["stream_options"]["include_usage"] == true,
-    };
-    let streaming = request.body.get("stream").and_then(Value::as_bool).unwrap_or(false);
-    let whole = |sent: std::io::Result<()>| if sent.is_ok() { Sent::Whole } else { Sent::ClientLeft };
-    match &reply.content {
-        Content::Turn(blocks) if streaming => {
-            let body = render::stream(reply, blocks, &asked);
-            connection.send_stream(&reply.headers, &body, &reply.delivery).await
-        }
-        Content::Turn(blocks) => {
-            let mut headers = json_headers();
-            headers.extend(reply.headers.clone());
-            let body = render::whole(reply, blocks, &asked).to_string();
-            whole(connection.send_whole(200, &headers, body.as_bytes()).await)
-        }
-        Content::Raw(body) => connection.send_stream(&reply.headers, body, &reply.delivery).await,
-        Content::Status { code, headers, body, message } => {
-            let mut all = json_headers();
-            all.extend(headers.clone());
-            let body = body.clone().unwrap_or_else(|| render::error(request.wire, *code, message, request.number));
-            whole(connection.send_whole(*code, &all, body.to_string().as_bytes()).await)
-        }
-        Content::From(_) => unreachable!("resolved before delivery"),
-    }
-}
-
-fn log_request(state: &mut State, request: &RecordedRequest) {
-    if state.log.is_none() {
-        return;
-    }
-    let line = json!({
-        "event": "request",
-        "number": request.number,
-        "at_us": request.at.as_micros() as u64,
-        "wire": match request.wire { Wire::Anthropic => "anthropic", Wire::Chat => "chat" },
-        "path": request.path,
-        "query": request.query,
-        "headers": request.headers,
-        "body_bytes": request.body_bytes,
-        "refused": request.refused,
-        "body": request.body,
-    });
-    log(state, &line);
-}
-
-fn log(state: &mut State, line: &Value) {
-    if let Some(file) = &mut state.log {
-        // A full disk must not change what the client sees; the reader of the log notices the missing line.
-        writeln!(file, "{line}").ok();
     }
 }

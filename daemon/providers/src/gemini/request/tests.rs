@@ -75,6 +75,14 @@ fn calls_of_another_model_go_without_ids_and_say_that_they_are_not_signed() {
     let parts = body["contents"][1]["parts"].as_array().unwrap();
     assert_eq!(parts.len(), 3, "{parts:?}");
     assert_eq!(parts[1]["thoughtSignature"], NOT_SIGNED);
+    // A model that the catalogue does not list is known by its name; older ones check nothing.
+    request.info.thinking = ThinkingForm::None;
+    for (model, mark) in
+        [("gemini-4-flash", json!(NOT_SIGNED)), ("gemini-2.5-pro", Value::Null), ("other", Value::Null)]
+    {
+        request.model.model = model.to_owned();
+        assert_eq!(sent(&request)["contents"][1]["parts"][1]["thoughtSignature"], mark, "{model}");
+    }
     assert_eq!(parts[2].get("thoughtSignature"), None);
     assert_eq!(parts[1]["functionCall"].get("id"), None);
     assert_eq!(body["contents"][2]["parts"][0]["functionResponse"].get("id"), None);
