@@ -41,6 +41,9 @@ const SHOWING: &[&str] = &[
     "gui",
     "daemon",
     "pack-objects",
+    // These put what is stored of a file into the tree or under another name, from where it can be read.
+    "read-tree",
+    "replace",
 ];
 /// Subcommands that show it with certain options only.
 const SHOWING_WITH: &[(&str, &[&str])] = &[
@@ -57,6 +60,7 @@ const SHOWING_WITH: &[(&str, &[&str])] = &[
     ("worktree", &["add"]),
     ("request-pull", &["-p"]),
     ("rerere", &["diff"]),
+    ("update-index", &["--cacheinfo", "--index-info"]),
     ("am", &["--show-current-patch"]),
     ("rebase", &["--show-current-patch"]),
 ];
@@ -146,12 +150,10 @@ const QUIET: &[&str] = &[
     "prune",
     "pull",
     "push",
-    "read-tree",
     "rebase",
     "reflog",
     "remote",
     "repack",
-    "replace",
     "request-pull",
     "rerere",
     "reset",
@@ -224,6 +226,11 @@ pub(crate) fn shows(words: &[Word]) -> Shows {
     let showing = match SHOWING_WITH.iter().find(|(subcommand, _)| *subcommand == name) {
         Some((_, with)) => with.iter().any(|it| option(it)),
         None if name == "clone" => copies_local(rest),
+        None if matches!(name, "fetch" | "pull") => takes_local(rest),
+        None if name == "remote" => {
+            rest.first().is_some_and(|word| matches!(word.text.as_str(), "add" | "set-url")) && takes_local(&rest[1..])
+        }
+        None if matches!(name, "for-each-ref" | "tag" | "branch") => formats_contents(rest),
         None if SHOWING.contains(&name) => {
             let summary = matches!(name, "show" | "diff" | "diff-tree" | "diff-index" | "diff-files" | "cat-file")
                 && SUMMARIES.iter().any(|it| option(it));
@@ -246,6 +253,37 @@ fn cut(text: &str, option: &str) -> bool {
 fn copies_local(rest: &[Word]) -> bool {
     let source = rest.iter().find(|word| !word.text.starts_with('-'));
     source.is_some_and(|word| !(word.text.contains("://") || word.text.contains('@')))
+}
+
+/// Whether something is fetched from a repository of this machine: what a deny rule names in one place has another name in
+/// the next.
+fn takes_local(rest: &[Word]) -> bool {
+    let operands = rest.iter().filter(|word| !word.text.starts_with('-'));
+    operands.into_iter().any(|word| {
+        let Some(text) = word.known() else { return true };
+        text.starts_with(['.', '/', '~']) || text.starts_with("file:")
+    })
+}
+
+/// Whether a format asks for what an object holds.
+fn formats_contents(rest: &[Word]) -> bool {
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        let Some((name, format)) = word.text.split_once('=').map_or_else(
+            || (word.text == "--format").then(|| ("--format", words.next().map_or("", |next| next.text.as_str()))),
+            |(name, format)| Some((name, format)),
+        ) else {
+            if word.known().is_none() {
+                return true;
+            }
+            continue;
+        };
+        let asks = format.contains("raw") || format.contains("contents") || word.known().is_none();
+        if name.len() > 2 && "--format".starts_with(name) && asks {
+            return true;
+        }
+    }
+    false
 }
 
 /// What the words of a command that shows files hold it to.
@@ -328,6 +366,16 @@ mod tests {
             "git cat-file -p abc",
             "git cat-file --batch",
             "git archive HEAD",
+            "git read-tree -u --prefix=cp/ HEAD",
+            "git update-index --add --cacheinfo 100644,abc,c2",
+            "git replace -f HEAD:a abc",
+            "git tag -l --format='%(contents)'",
+            "git for-each-ref --format '%(raw)'",
+            "git for-each-ref --fo=\"$f\"",
+            "git -C n pull .. HEAD",
+            "git fetch /work/p main",
+            "git remote add here file:///work/p",
+            "git pull \"$r\"",
             "git format-patch -1",
             "git worktree add ../x",
             "git clone . ../x",
@@ -360,6 +408,12 @@ mod tests {
             "git clone https://host/x",
             "git clone git@host:x",
             "git add -A",
+            "git pull",
+            "git fetch origin main",
+            "git remote add up https://host/x",
+            "git tag v1",
+            "git branch --format='%(refname)'",
+            "git update-index --refresh",
             "git --version",
             "git",
             "ls",

@@ -36,7 +36,7 @@ pub(crate) struct PathPattern {
     glob: String,
     exact: GlobMatcher,
     below: GlobMatcher,
-    /// Of `x/**`: `x` itself.
+    /// Of `x/**` and `x/`: `x` itself.
     folder: Option<GlobMatcher>,
     anywhere: bool,
 }
@@ -48,7 +48,19 @@ impl PathPattern {
         if text.split(['/', '\\']).any(|part| part == "..") {
             return Err("a path pattern must not hold '..'; write the absolute path".into());
         }
-        let text = text.strip_prefix("./").unwrap_or(text);
+        if text.contains('$') {
+            return Err("a path pattern knows no variables; write the path itself, or begin it with '~/'".into());
+        }
+        // Nothing but plain names: a rule that silently fits nothing would hold nothing.
+        let plain: Vec<&str> = text
+            .split('/')
+            .enumerate()
+            .filter(|(at, part)| *part != "." && (*at == 0 || !part.is_empty()))
+            .map(|(_, part)| part)
+            .collect();
+        // The slash at the end says that a folder is meant; alone it is the root.
+        let text = plain.join("/") + if text.ends_with('/') { "/" } else { "" };
+        let text = text.as_str();
         let (base, rest) = match text.strip_prefix("~/") {
             Some(rest) => (Base::Home, rest),
             None if text == "~" => (Base::Home, "**"),
@@ -70,7 +82,8 @@ impl PathPattern {
         let below = glob(&format!("{rest}/**"))?;
         let exact = if folder { below.clone() } else { glob(rest)? };
         let anywhere = base == Base::Project && rest.starts_with("**/");
-        let folder = rest.strip_suffix("/**").filter(|folder| !folder.is_empty()).map(glob).transpose()?;
+        let named = if folder { Some(rest) } else { rest.strip_suffix("/**").filter(|folder| !folder.is_empty()) };
+        let folder = named.map(glob).transpose()?;
         Ok(Self { base, glob: rest.to_owned(), exact, below, folder, anywhere })
     }
 
@@ -214,6 +227,11 @@ mod tests {
             ("src/", "/p/src/a.rs", true, true),
             ("src/**", "/p/src", false, true),
             ("./src/a", "/p/src/a", true, true),
+            (".//src//./a", "/p/src/a", true, true),
+            ("/etc//./x", "/etc/x", true, true),
+            ("secret/", "/p/secret", false, true),
+            ("**/secret/", "/p/a/secret", false, true),
+            ("/", "/x", true, true),
             ("**", "/p/.hidden/x", true, true),
             ("**", "/q/x", false, false),
             ("**/.env", "/p/a/.env", true, true),
@@ -232,6 +250,7 @@ mod tests {
         }
         assert!(PathPattern::parse("../x").is_err());
         assert!(PathPattern::parse("[").is_err());
+        assert!(PathPattern::parse("$PWD/secret").is_err());
     }
 
     #[test]
