@@ -212,6 +212,34 @@ fn mcode_s_own_files_are_not_the_models_to_change() {
 }
 
 #[test]
+fn a_rule_about_a_link_holds_what_it_leads_to() {
+    let calls = [
+        ("view", json!({"path": ".env"})),
+        ("view", json!({"path": "again"})),
+        ("grep", json!({"pattern": ".", "path": ".env"})),
+        ("view", json!({"path": "private/k"})),
+        ("grep", json!({"pattern": ".", "path": "private"})),
+        ("edit", json!({"path": "private/k", "old": "K3Y", "new": "x"})),
+        ("write", json!({"path": "private/new", "content": "x"})),
+    ];
+    let stage = Stage::configured(
+        Script::new().reply(Reply::tool_calls(calls)).reply(Reply::text("done")),
+        "[permissions]\ndeny = [\"view(**/.env)\", \"view(private/**)\"]\n",
+    );
+    stage.workspace.write("outside/prod", "K3Y\n");
+    stage.workspace.write("store/k", "K3Y\n");
+    script(&stage.workspace.path(), "ln -s outside/prod .env; ln -s .env again; ln -s store private");
+    assert_eq!(stage.ask(&["--approve", "all", "read"]).code, 4);
+    let results = stage.server.request(2).tool_results();
+    assert_eq!(results.len(), 7);
+    for (_, text, _) in &results {
+        assert!(text.contains("Permission denied") && !text.contains("K3Y"), "{text}");
+    }
+    assert!(!stage.exists("store/new"));
+    stage.server.finish();
+}
+
+#[test]
 fn d17_deny_beats_allow_and_always_means_no_more_than_was_seen() {
     let package = r#"{"scripts": {"dev": "touch dev-ran", "evil": "touch evil-ran"}}"#;
     let run = |command: &str| Reply::tool_calls([("shell", json!({"command": command}))]);

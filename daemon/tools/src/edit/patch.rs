@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::Category;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -54,9 +54,9 @@ impl Tool for ApplyPatchTool {
         let files = read(&arguments)?;
         let mut access = Vec::new();
         for file in &files {
-            access.push(Access::EditPath(path::resolve(context, &file.path)?));
+            access.extend(path::editing(context, &file.path)?);
             if let Action::Update { move_to: Some(target), .. } = &file.action {
-                access.push(Access::EditPath(path::resolve(context, target)?));
+                access.extend(path::editing(context, target)?);
             }
         }
         // Why it does not fit is told after permission was given: the reason quotes the files.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::Category;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -79,13 +79,13 @@ impl Tool for EditTool {
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure> {
         let arguments: Arguments = parsed("edit", arguments)?;
         let replacements = replacements(&arguments)?;
-        let resolved = path::resolve(context, &arguments.path)?;
+        let access = path::editing(context, &arguments.path)?;
         // Why it can not be done is told after permission was given: the reason quotes the file.
         let preview = match compute(context, &arguments.path, &replacements) {
             Ok((change, _)) => bounded_diff(change::diff(&change).text),
             Err(failure) => format!("edit {}: {failure}", arguments.path),
         };
-        Ok(CallPlan { access: vec![Access::EditPath(resolved)], preview, parallel: false })
+        Ok(CallPlan { access, preview, parallel: false })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use mcode_permissions::access::Access;
+use mcode_permissions::access::{Access, Below};
 
 use crate::tool::{CallContext, ToolFailure};
 
@@ -19,6 +19,36 @@ const MAX_PATH_BYTES: usize = 4096;
 /// # Errors
 /// [`ToolFailure::BadArguments`] when `given` can not be a path; [`ToolFailure::Failed`] for a circle of links.
 pub fn resolve(context: &CallContext, given: &str) -> Result<PathBuf, ToolFailure> {
+    checked(context, given, &mut Vec::new())
+}
+
+/// What reading `given` is: of the file that it leads to and, for rules that restrict, under every name that leads there:
+/// a rule about `.env` holds also where that is a link.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn reading(context: &CallContext, given: &str) -> Result<Vec<Access>, ToolFailure> {
+    accesses(context, given, false)
+}
+
+/// [`reading`] for what changes the file.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn editing(context: &CallContext, given: &str) -> Result<Vec<Access>, ToolFailure> {
+    accesses(context, given, true)
+}
+
+fn accesses(context: &CallContext, given: &str, changes: bool) -> Result<Vec<Access>, ToolFailure> {
+    let mut names = Vec::new();
+    let path = checked(context, given, &mut names)?;
+    let mut accesses = vec![if changes { Access::EditPath(path) } else { Access::ReadPath(path) }];
+    accesses.extend(names.into_iter().map(|path| Access::Mentioned { path, below: Below::Nothing, changes }));
+    Ok(accesses)
+}
+
+/// [`resolve`]; the paths that led there by a link are put into `names`.
+fn checked(context: &CallContext, given: &str, names: &mut Vec<PathBuf>) -> Result<PathBuf, ToolFailure> {
     if given.trim().is_empty() {
         return Err(ToolFailure::BadArguments("the field 'path' is empty; give the path of a file or folder".into()));
     }
@@ -28,7 +58,7 @@ pub fn resolve(context: &CallContext, given: &str) -> Result<PathBuf, ToolFailur
             given.len()
         )));
     }
-    follow(&context.cwd.join(expand_home(context, given)), given)
+    follow(&context.cwd.join(expand_home(context, given)), given, names)
 }
 
 /// [`resolve`], and in a call that is being run the path must be one that permission was given for: a link may have
@@ -66,7 +96,7 @@ pub fn is_link(context: &CallContext, given: &str) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
 }
 
-fn follow(absolute: &Path, given: &str) -> Result<PathBuf, ToolFailure> {
+fn follow(absolute: &Path, given: &str, names: &mut Vec<PathBuf>) -> Result<PathBuf, ToolFailure> {
     let mut todo: VecDeque<OsString> = parts(absolute).collect();
     let mut done = PathBuf::new();
     let mut links = 0;
@@ -87,6 +117,7 @@ fn follow(absolute: &Path, given: &str) -> Result<PathBuf, ToolFailure> {
         match std::fs::read_link(&next) {
             Ok(target) => {
                 links += 1;
+                names.push(todo.iter().fold(next, |name, part| name.join(part)));
                 if links > MAX_LINKS {
                     return Err(ToolFailure::Failed(format!("{given}: more than {MAX_LINKS} links, or a circle")));
                 }

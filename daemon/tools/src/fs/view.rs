@@ -70,10 +70,10 @@ impl Tool for ViewTool {
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure> {
         let arguments: Arguments = parsed("view", arguments)?;
         let access = match arguments.path.strip_prefix(BLOB_PREFIX) {
-            Some(_) => Access::Internal,
-            None => Access::ReadPath(path::resolve(context, &arguments.path)?),
+            Some(_) => vec![Access::Internal],
+            None => path::reading(context, &arguments.path)?,
         };
-        Ok(CallPlan { access: vec![access], preview: format!("view {}", arguments.path), parallel: true })
+        Ok(CallPlan { access, preview: format!("view {}", arguments.path), parallel: true })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {

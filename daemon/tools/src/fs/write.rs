@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::Category;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -50,12 +50,12 @@ impl Tool for WriteTool {
 
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure> {
         let arguments: Arguments = parsed("write", arguments)?;
-        let resolved = path::resolve(context, &arguments.path)?;
+        let access = path::editing(context, &arguments.path)?;
         let preview = match compute(context, &arguments) {
             Ok(change) => bounded_diff(change::diff(&change).text),
             Err(failure) => format!("write {}: {failure}", arguments.path),
         };
-        Ok(CallPlan { access: vec![Access::EditPath(resolved)], preview, parallel: false })
+        Ok(CallPlan { access, preview, parallel: false })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {

@@ -78,6 +78,8 @@ impl Tool for GlobTool {
         if target.literal != access_path(&access) {
             access.push(Access::ReadPath(target.literal));
         }
+        // The folder's other names; the folder itself is there already.
+        access.extend(path::reading(context, arguments.path.as_deref().unwrap_or("."))?.into_iter().skip(1));
         Ok(CallPlan { access, preview: format!("glob {}", arguments.pattern), parallel: true })
     }
 

@@ -12,7 +12,7 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use ignore::WalkState;
-use mcode_permissions::access::{Access, Category};
+use mcode_permissions::access::Category;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -110,9 +110,9 @@ impl Tool for GrepTool {
 
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure> {
         let arguments: Arguments = parsed("grep", arguments)?;
-        let root = path::resolve(context, root_of(&arguments))?;
+        let access = path::reading(context, root_of(&arguments))?;
         let preview = format!("grep {:?} in {}", arguments.pattern, root_of(&arguments));
-        Ok(CallPlan { access: vec![Access::ReadPath(root)], preview, parallel: true })
+        Ok(CallPlan { access, preview, parallel: true })
     }
 
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
