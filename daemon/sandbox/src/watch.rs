@@ -209,8 +209,8 @@ fn is_settings(path: &Path) -> bool {
 
 /// Whether settings name what is run or obeyed; with `elsewhere`, also another work tree.
 fn runs(text: &str, elsewhere: bool) -> bool {
-    let found = git_config::settings(text);
-    found.iter().any(|setting| setting.runs() || (elsewhere && setting.name == "core.worktree"))
+    let found = mcode_git::settings(text);
+    found.iter().any(|setting| git_config::is_obeyed(setting) || (elsewhere && setting.is("core", "worktree")))
 }
 
 /// The number of a folder on the disk; `None` for anything else, and for a link.
@@ -286,6 +286,20 @@ mod tests {
         std::fs::remove_file(root.join("old/.git/hooks/pre-commit")).unwrap();
         let wanted = ["old/.git/config", "old/.git/hooks/pre-commit"].map(|name| root.join(name));
         assert_eq!(paths(&watch, false), wanted);
+    }
+
+    #[test]
+    fn what_hides_behind_a_comment_or_a_stray_letter_is_told() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        let watch = Watch::begin(&Policy { projects: vec![root.clone()], ..Policy::default() });
+        repository(&root.join("a/.git"), "[core]\n bare = false # \\\nfsmonitor = ./x\n");
+        repository(&root.join("b/.git"), "[branch \"cleanup\"]\n\tremote = origin\n");
+        repository(&root.join("c/.git"), "[submodule \"x\"]\n\tupdate = !./x\n");
+        repository(&root.join("d/.git"), "");
+        std::fs::write(root.join("d/.git/config"), b"# \xe4\n[core]\n\tbare = false\n").unwrap();
+        let wanted = ["a/.git/config", "c/.git/config"].map(|name| root.join(name));
+        assert_eq!(paths(&watch, true), wanted);
     }
 
     #[cfg(unix)]
