@@ -14,7 +14,7 @@ use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
 use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolResult};
 use mcode_ids::{ProcessId, QuestionId, ToolCallId, TurnId};
-use mcode_permissions::{Access, Verdict};
+use mcode_permissions::{Access, RuleSet, Verdict};
 use mcode_tools::port::{StartedProcess, Warning};
 use mcode_tools::{AskOutcome, CallBounds, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
 use serde_json::Value;
@@ -54,8 +54,18 @@ impl Call {
 /// A call that may run beside others, or has to run alone.
 struct Planned {
     call: Call,
-    /// With whether the kernel holds what deny rules name.
-    plan: Result<(CallPlan, bool), ToolFailure>,
+    plan: Result<Looked, ToolFailure>,
+}
+
+/// What was found when a call was looked at.
+struct Looked {
+    plan: CallPlan,
+    /// The kernel holds what deny rules name.
+    shielded: bool,
+    /// With what was found of deny rules on the disk.
+    bounds: CallBounds,
+    /// The rules that these bounds are made from.
+    rules: Arc<RuleSet>,
 }
 
 impl Driver {
@@ -157,6 +167,7 @@ impl Driver {
             (None, None) => Err(ToolFailure::Failed("there is no such tool".to_owned())),
             (None, Some((tool, spec))) => {
                 let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
+                let rules = self.services.rules.now();
                 let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec);
                 let name = spec.name;
                 let looking = tokio::task::spawn_blocking(move || {
@@ -164,7 +175,7 @@ impl Driver {
                     // Before the rest, so that it is the reason that people are told.
                     plan.access.splice(..0, context.bounds.beyond(&plan.access));
                     let shielded = context.bounds.shields(name, &plan.access);
-                    Ok((plan, shielded))
+                    Ok(Looked { plan, shielded, bounds: context.bounds, rules })
                 });
                 tokio::select! {
                     plan = looking => plan.unwrap_or_else(|_| {
@@ -212,7 +223,7 @@ impl Driver {
 }
 
 fn is_parallel(planned: &Planned) -> bool {
-    planned.plan.as_ref().is_ok_and(|(plan, _)| plan.parallel)
+    planned.plan.as_ref().is_ok_and(|looked| looked.plan.parallel)
 }
 
 /// One call from its plan to its result. Fails only when the run has to stop.
@@ -228,18 +239,24 @@ async fn run_one(
     if context.cancel.is_cancelled() {
         return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
     }
-    let (plan, shielded) = match plan {
-        Ok(plan) => plan,
+    let Looked { plan, shielded, bounds, rules } = match plan {
+        Ok(looked) => looked,
         Err(failure) => return Ok(failed(id, failure)),
     };
     let Some((tool, spec)) = call.tool.clone() else {
         return Ok(ToolResult::text(id, ToolCallStatus::Failed, "there is no such tool"));
     };
-    if let Err(refusal) = permit(services, context, turn_id, &call, &spec, (&plan, shielded)).await? {
-        return Ok(refusal);
-    }
+    let asked = match permit(services, context, turn_id, &call, &spec, (&plan, shielded)).await? {
+        Ok(asked) => asked,
+        Err(refusal) => return Ok(refusal),
+    };
     let granted = Some(plan.access.into());
-    let call_context = CallContext { tasks, granted, ..call_context(services, context, turn_id, id, &spec) };
+    let mut call_context =
+        CallContext { tasks, shielded, granted, ..call_context(services, context, turn_id, id, &spec) };
+    // Where no time has passed and the rules are the same, what was found of them is not looked for again.
+    if !asked && Arc::ptr_eq(&rules, &services.rules.now()) {
+        call_context.bounds = bounds;
+    }
     // A task of its own: a tool that panics fails its call, not the run. Dropped with the call, it does not outlive it.
     let mut running = AbortOnDropHandle::new(tokio::spawn(tool.run(call.arguments.clone(), call_context)));
     let joined = tokio::select! {
@@ -313,6 +330,7 @@ fn call_context(
         }),
         tasks: Vec::new(),
         bounds,
+        shielded: false,
         granted: None,
         cancel: context.cancel.child_token(),
         clock: Arc::clone(&services.clock),

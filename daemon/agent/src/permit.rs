@@ -20,7 +20,8 @@ pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
 /// Most bytes of what a call touches in the record of permissions.
 const SUBJECT_BYTES_MAX: usize = 1024;
 
-/// `Ok(Err(result))` is a refusal that the model is told. `shielded` says that the kernel holds what deny rules name.
+/// `Ok(Ok(asked))` is a permission, and whether a person was asked for it; `Ok(Err(result))` is a refusal that the model
+/// is told. `shielded` says that the kernel holds what deny rules name.
 pub(crate) async fn permit(
     services: &RunServices,
     context: &RunContext,
@@ -28,7 +29,7 @@ pub(crate) async fn permit(
     call: &Call,
     spec: &ToolSpec,
     (plan, shielded): (&CallPlan, bool),
-) -> Result<Result<(), ToolResult>, Stop> {
+) -> Result<Result<bool, ToolResult>, Stop> {
     if let Some(asked) = &call.asked {
         return permit_asked(services, context, turn_id, (call, asked), spec, (plan, shielded)).await;
     }
@@ -41,7 +42,7 @@ pub(crate) async fn permit(
     let refused = |preview: &str, text: String| refusal(call, preview, text);
     let why = &decision.why;
     match (decision.verdict, approval_id) {
-        (Verdict::Allow, _) => Ok(Ok(())),
+        (Verdict::Allow, _) => Ok(Ok(false)),
         (Verdict::Deny, _) => Ok(Err(refused(
             why,
             format!("Permission denied: {why}. Nothing was run. Do without it, or tell the user what you would need."),
@@ -74,7 +75,7 @@ async fn permit_asked(
     (call, asked): (&Call, &ApprovalRequest),
     spec: &ToolSpec,
     (plan, shielded): (&CallPlan, bool),
-) -> Result<Result<(), ToolResult>, Stop> {
+) -> Result<Result<bool, ToolResult>, Stop> {
     let refused = |preview: &str, text: String| refusal(call, preview, text);
     let answer = tokio::select! {
         answer = services.port.await_settled(asked) => answer?,
@@ -101,12 +102,12 @@ async fn begin(
     turn_id: TurnId,
     call: &Call,
     answered: Result<(), ToolResult>,
-) -> Result<Result<(), ToolResult>, Stop> {
+) -> Result<Result<bool, ToolResult>, Stop> {
     if answered.is_ok() {
         let body = EventBody::ToolCallBegun { tool_call_id: call.tool_call_id };
         services.port.record(turn_id, vec![body]).await?;
     }
-    Ok(answered)
+    Ok(answered.map(|()| true))
 }
 
 fn refusal(call: &Call, preview: &str, text: String) -> ToolResult {

@@ -278,38 +278,3 @@ pub(crate) const VARIABLES: &[(&str, Sets)] = &[
     ("PS0", Sets::Expanded),
     ("ENV", Sets::Expanded),
 ];
-
-/// Settings of `git` that name programs, in lower case; a `*` stands for anything.
-pub(crate) const GIT_SETTINGS: &[&str] = &[
-    "core.pager",
-    "core.editor",
-    "core.sshcommand",
-    "core.fsmonitor",
-    "core.askpass",
-    "core.gitproxy",
-    "core.alternaterefscommand",
-    "sequence.editor",
-    "pager.*",
-    "diff.external",
-    "diff.*.command",
-    "diff.*.textconv",
-    "difftool.*.cmd",
-    "mergetool.*.cmd",
-    "merge.*.driver",
-    "filter.*",
-    "gpg.*program",
-    "credential.*helper",
-    "credential.helper",
-    "remote.*.uploadpack",
-    "remote.*.receivepack",
-    "uploadpack.packobjectshook",
-    "interactive.difffilter",
-    "browser.*.cmd",
-    "man.*.cmd",
-    "trailer.*",
-    "sendemail.*",
-    "alias.*",
-];
-
-/// Settings of `git` that lead it to settings or programs which can not be seen.
-pub(crate) const GIT_LEADING: &[&str] = &["core.hookspath", "include*", "init.templatedir", "url.*", "protocol.*"];

@@ -1,9 +1,8 @@
 //! The texts that a command has run: values of its options, of its operands and of variables.
 
-use crate::programs::{
-    FED, GIT_LEADING, GIT_SETTINGS, HARMLESS_TEXTS, Operands, RUNNING, Running, Sets, TELLING, Takes, Telling,
-    VARIABLES,
-};
+use mcode_git::Setting;
+
+use crate::programs::{FED, HARMLESS_TEXTS, Operands, RUNNING, Running, Sets, TELLING, Takes, Telling, VARIABLES};
 use crate::unwrap::base_name;
 use crate::words::Word;
 
@@ -253,14 +252,15 @@ fn git(words: &[Word]) -> Vec<Told> {
 /// `KEY=VALUE` as `git -c` has it. With `hidden`, the value is in a variable.
 fn git_setting(word: &Word, hidden: bool) -> Option<Told> {
     let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
-    let key = key.to_lowercase();
     if key.contains(['$', '`', '*', '?', '{']) {
         return Some(Told::Unknown);
     }
-    if GIT_LEADING.iter().any(|pattern| fits(pattern, &key)) {
+    // What can not be seen may be a command.
+    let setting = Setting::of(key, if hidden { "!" } else { value });
+    if mcode_git::leads(&setting) {
         return Some(Told::Unknown);
     }
-    if !GIT_SETTINGS.iter().any(|pattern| fits(pattern, &key)) || matches!(value, "" | "true" | "false") && !hidden {
+    if !mcode_git::runs(&setting) || matches!(value, "" | "true" | "false") && !hidden {
         return None;
     }
     if hidden {
@@ -268,7 +268,7 @@ fn git_setting(word: &Word, hidden: bool) -> Option<Told> {
     }
     let text = match value.strip_prefix('!') {
         Some(command) => command.to_owned(),
-        None if key.starts_with("alias.") => format!("git {value}"),
+        None if setting.section == "alias" => format!("git {value}"),
         None => value.to_owned(),
     };
     Some(Told::Script(Word { text, ..word.clone() }))

@@ -1,5 +1,6 @@
 //! Moving aside what a command planted, so that nothing runs it outside the sandbox and nobody's work is lost.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,29 +19,38 @@ pub struct Settled {
     pub moved_to: Option<PathBuf>,
 }
 
+/// What became of all changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// By path; what was moved first and is there again stands twice.
+    pub settled: Vec<Settled>,
+    /// Something may have been planted that was not looked at: there is too much, and it was not before.
+    pub cut: bool,
+}
+
 impl Watch {
     /// Moves what was planted into a folder, which is made for it, and tells of all changes but those in `known`.
     /// Blocking.
     #[must_use]
-    pub fn settle(&self, folder: &Path, known: &[Settled]) -> Vec<Settled> {
+    pub fn settle(&self, folder: &Path, known: &[Settled]) -> Settlement {
         // What was moved and is there again was planted again.
-        let told = |path: &Path| known.iter().any(|old| old.path == path && old.moved_to.is_none());
-        let news = self.changes().into_iter().filter(|change| !told(&change.path) && !gone_again(change, known));
-        news.map(|Change { path, planted }| {
+        let left = known.iter().filter(|old| old.moved_to.is_none());
+        let left: HashSet<&Path> = left.map(|old| old.path.as_path()).collect();
+        let all: HashSet<&Path> = known.iter().map(|old| old.path.as_path()).collect();
+        // Only that something was moved aside is no change.
+        let gone = |path: &Path| all.contains(path) && path.symlink_metadata().is_err();
+        let changes = self.changes();
+        let news = changes.found.into_iter().filter(|it| !left.contains(it.path.as_path()) && !gone(&it.path));
+        let settled = news.map(|Change { path, planted }| {
             let moved_to = planted.then(|| moved(&path, folder)).and_then(|moved| {
                 moved
                     .inspect_err(|error| tracing::warn!(%error, ?path, "what a command planted could not be moved"))
                     .ok()
             });
             Settled { path, moved_to }
-        })
-        .collect()
+        });
+        Settlement { settled: settled.collect(), cut: !changes.complete }
     }
-}
-
-/// Whether a change is only that something was moved aside.
-fn gone_again(change: &Change, known: &[Settled]) -> bool {
-    known.iter().any(|old| old.path == change.path) && change.path.symlink_metadata().is_err()
 }
 
 /// Moves a file into a folder, under a name that tells where it was.
@@ -151,14 +161,14 @@ mod tests {
         write(".git/hooks/pre-push", "theirs");
         write(".git/hooks/pre-commit", "planted");
         write(".git/commondir", "../x\n");
-        let settled = watch.settle(&aside, &[]);
+        let settled = watch.settle(&aside, &[]).settled;
         let names: Vec<(PathBuf, bool)> = settled.iter().map(|it| (it.path.clone(), it.moved_to.is_some())).collect();
         let wanted = [(".git/commondir", true), (".git/hooks/pre-commit", true), (".git/hooks/pre-push", false)];
         assert_eq!(names, wanted.map(|(name, moved)| (project.join(name), moved)));
         assert!(!project.join(".git/hooks/pre-commit").exists() && project.join(".git/hooks/pre-push").exists());
         let now = settled[1].moved_to.clone().unwrap();
         assert!(now.starts_with(&aside) && std::fs::read_to_string(&now).unwrap() == "planted", "{now:?}");
-        assert_eq!(watch.settle(&aside, &settled), [], "it is told again");
+        assert_eq!(watch.settle(&aside, &settled), Settlement::default(), "it is told again");
         // A folder that was replaced by a link is not followed.
         std::fs::rename(project.join(".git/hooks"), root.join("outside")).unwrap();
         std::os::unix::fs::symlink(root.join("outside"), project.join(".git/hooks")).unwrap();

@@ -10,13 +10,14 @@ use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use tokio::time::Instant;
 
 use crate::names::{self, Judged, Names};
 use crate::policy::{Policy, within};
+use crate::remembered::{Files, Identity, Wanted, last, remember};
 
 /// Most folders that are looked through for one command.
 const FOLDERS_MAX: usize = 20_000;
@@ -26,7 +27,7 @@ const TIME_MAX: Duration = Duration::from_secs(2);
 const FOUND_MAX: usize = 1000;
 /// Up to so many files of denied folders are asked one by one whether they have further names.
 const ASKED_MAX: usize = 256;
-/// Most sets of patterns whose preparation, and whose last finds, are remembered.
+/// Most sets of patterns whose preparation is remembered.
 const REMEMBERED_MAX: usize = 64;
 
 /// What deny rules stand for.
@@ -64,9 +65,7 @@ impl Denied {
         for (base, patterns) in std::mem::take(&mut search.patterns) {
             search.walk(&base, &patterns);
         }
-        let mut hasher = DefaultHasher::new();
-        (view, edit, roots).hash(&mut hasher);
-        search.further_names(movable.then(|| hasher.finish()));
+        search.further_names(movable.then(|| (view.to_vec(), edit.to_vec(), roots.to_vec())));
         search.done()
     }
 
@@ -122,14 +121,7 @@ struct Matcher {
     depth: usize,
 }
 
-/// Device, number, and when it was made, as far as the system tells.
-type Identity = (u64, u64, Option<SystemTime>);
-/// Files as they were found.
-type Files = Vec<(PathBuf, Identity)>;
-
 static MATCHERS: LazyLock<Mutex<HashMap<u64, Arc<Matcher>>>> = LazyLock::new(Mutex::default);
-/// Hidden files as they were last found, by the rules and folders.
-static LAST: LazyLock<Mutex<HashMap<u64, Files>>> = LazyLock::new(Mutex::default);
 
 struct Search<'a> {
     roots: &'a [PathBuf],
@@ -239,8 +231,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks for further names of what was found, and with `key` for what was found last time and was moved.
-    fn further_names(&mut self, key: Option<u64>) {
+    /// Looks for further names of what was found, and with `wanted` for what was found last time and was moved.
+    fn further_names(&mut self, wanted: Option<Wanted>) {
         let (mut sought, mut known) = (Sought::default(), Vec::new());
         let lists = [(self.found.hidden.clone(), true), (self.found.fixed.clone(), false)];
         for (paths, reading) in lists {
@@ -261,7 +253,8 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        for (path, id) in key.map(last).unwrap_or_default() {
+        let seen = wanted.as_ref().map(last).unwrap_or_default();
+        for (path, id) in seen.iter().cloned() {
             if path.symlink_metadata().ok().and_then(|meta| identity(&meta)) != Some(id) {
                 sought.moved.insert(id.1, id);
                 sought.numbers.insert(id.1, (path, true));
@@ -273,8 +266,8 @@ impl<'a> Search<'a> {
         if !sought.numbers.is_empty() {
             self.seek(&sought, &mut known);
         }
-        if let Some(key) = key {
-            remember(key, known);
+        if let Some(wanted) = wanted {
+            remember(wanted, &seen, known, self.cut);
         }
     }
 
@@ -354,19 +347,6 @@ impl<'a> Search<'a> {
         }
         self.found
     }
-}
-
-/// The hidden files that were found last.
-fn last(key: u64) -> Files {
-    LAST.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).unwrap_or_default()
-}
-
-fn remember(key: u64, found: Files) {
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.len() >= REMEMBERED_MAX {
-        last.clear();
-    }
-    last.insert(key, found);
 }
 
 /// Numbers of files that are looked for.

@@ -4,6 +4,7 @@
 //! command runs, in the project's own repository and in those below it, and may then not be written.
 
 use std::collections::VecDeque;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::git_config;
@@ -14,6 +15,8 @@ use crate::policy::within;
 const FOLDERS_MAX: usize = 2000;
 /// Most repositories that are cared for.
 const REPOSITORIES_MAX: usize = 256;
+/// Most files and folders that are looked at for the submodules of one repository.
+const MODULE_ENTRIES_MAX: usize = 4096;
 /// Longest git configuration, or link to a repository, that is read, in bytes.
 pub(crate) const TEXT_BYTES_MAX: u64 = 256 * 1024;
 /// What git obeys in its folder, hooks apart.
@@ -79,24 +82,31 @@ impl Repositories {
             led.filter(|led| led.is_dir() && within(led, roots))
         };
         if let Some(folder) = folder {
-            self.modules(&folder.join("modules"), REPOSITORIES_MAX);
+            self.modules(&folder.join("modules"));
             self.folders.push(folder);
         }
     }
 
     /// Repositories of submodules, which lie in that of their project.
-    fn modules(&mut self, folder: &Path, mut left: usize) {
-        let mut waiting = vec![folder.to_path_buf()];
-        while let (Some(folder), true) = (waiting.pop(), left > 0) {
-            left -= 1;
+    fn modules(&mut self, folder: &Path) {
+        let (mut waiting, mut entries) = (vec![folder.to_path_buf()], 0);
+        let mut looked = 0;
+        while let Some(folder) = waiting.pop() {
+            if looked == REPOSITORIES_MAX {
+                self.complete = false;
+                return;
+            }
+            looked += 1;
             if folder.join("HEAD").is_file() {
                 waiting.push(folder.join("modules"));
                 self.folders.push(folder);
-            } else {
-                let entries = folder.read_dir().into_iter().flatten().flatten();
-                let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-                waiting.extend(folders.map(|entry| entry.path()));
+                continue;
             }
+            for entry in folder.read_dir().into_iter().flatten().flatten().take(MODULE_ENTRIES_MAX - entries) {
+                entries += 1;
+                waiting.extend(entry.file_type().is_ok_and(|kind| kind.is_dir()).then(|| entry.path()));
+            }
+            self.complete &= entries < MODULE_ENTRIES_MAX;
         }
     }
 }
@@ -167,16 +177,20 @@ pub(crate) fn believed(git_file: &Path) -> Option<PathBuf> {
         return (common.join("HEAD").is_file() && common.join("objects").is_dir()).then_some(common);
     }
     // A submodule: its repository's settings say where it is checked out.
-    let config = text(&own.join("config"))?;
-    let back = config.lines().find_map(|line| line.trim().strip_prefix("worktree")?.trim().strip_prefix('='))?;
-    let back = own.join(back.trim().trim_matches('"')).canonicalize().ok()?;
+    // As in git, the last one counts.
+    let settings = mcode_git::settings(&text(&own.join("config"))?);
+    let back = settings.iter().rfind(|setting| setting.is("core", "worktree"))?;
+    let back = own.join(&back.value).canonicalize().ok()?;
     (back == work_tree.canonicalize().ok()? && own.join("objects").is_dir()).then_some(own)
 }
 
 /// The text of a file of at most [`TEXT_BYTES_MAX`].
 pub(crate) fn text(path: &Path) -> Option<String> {
-    let found = path.metadata().ok().filter(|found| found.is_file() && found.len() <= TEXT_BYTES_MAX)?;
-    std::fs::read_to_string(path).ok().filter(|text| text.len() as u64 <= found.len().max(TEXT_BYTES_MAX))
+    path.metadata().ok().filter(|found| found.is_file() && found.len() <= TEXT_BYTES_MAX)?;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+    // Git minds no encoding: a stray letter hides no setting.
+    (bytes.len() as u64 <= TEXT_BYTES_MAX).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(all(test, unix))]
@@ -231,7 +245,25 @@ mod tests {
         let pointer = root.join("super/sub/.git");
         std::fs::write(&pointer, "gitdir: ../.git/modules/sub\n").unwrap();
         assert_eq!(believed(&pointer), None);
-        std::fs::write(own.join("config"), "[core]\n\tworktree = ../../../sub\n").unwrap();
-        assert_eq!(believed(&pointer), Some(own));
+        for settings in ["[core]\n\tworktree = ../../../sub\n", "[core] worktree=\"../../../s\\\nub\" # x\n"] {
+            std::fs::write(own.join("config"), settings).unwrap();
+            assert_eq!(believed(&pointer), Some(own.clone()), "{settings}");
+        }
+        std::fs::write(own.join("config"), "# \\\n[x]\nworktree = ../../../sub\n").unwrap();
+        assert_eq!(believed(&pointer), None, "it is another setting");
+    }
+
+    #[test]
+    fn very_many_modules_are_not_looked_at_to_their_end() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        repository(&root.join(".git"));
+        std::fs::create_dir(root.join(".git/modules")).unwrap();
+        (0..4).for_each(|number| std::fs::write(root.join(".git/modules").join(number.to_string()), "").unwrap());
+        assert!(Repositories::below(std::slice::from_ref(&root)).complete);
+        for number in 0..=MODULE_ENTRIES_MAX {
+            std::fs::write(root.join(".git/modules").join(number.to_string()), "").unwrap();
+        }
+        assert!(!Repositories::below(&[root]).complete);
     }
 }

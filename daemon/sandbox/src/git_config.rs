@@ -2,93 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use mcode_git::{Setting, leads, runs, settings};
+
 use crate::git::text;
 use crate::policy::within;
 
-/// Parts of names of git's settings whose values are run.
-const RUNNING: [&str; 15] = [
-    "fsmonitor",
-    "sshcommand",
-    "askpass",
-    "pager",
-    "editor",
-    "external",
-    "textconv",
-    "clean",
-    "smudge",
-    "process",
-    "helper",
-    "program",
-    "command",
-    "driver",
-    "alias",
-];
-/// Parts of names of settings that name what is obeyed.
-const LEADING: [&str; 2] = ["hookspath", "include"];
 /// Most files of further settings that are read for one repository.
 const INCLUDED_MAX: usize = 16;
 /// Most paths that the settings of one repository name.
 const NAMED_MAX: usize = 256;
-
-/// One setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Setting {
-    /// Section and name, in lower case: `core.hookspath`, `filter.x.clean`.
-    pub(crate) name: String,
-    /// The value without quotes and comments.
-    pub(crate) value: String,
-}
-
-impl Setting {
-    fn is(&self, parts: &[&str]) -> bool {
-        parts.iter().any(|part| self.name.contains(part))
-    }
-
-    /// Whether the value is run, or leads to what is obeyed.
-    pub(crate) fn runs(&self) -> bool {
-        self.is(&RUNNING) || self.is(&LEADING)
-    }
-}
-
-/// The settings in a file of them, as git reads it; a line that it would not read is passed over.
-pub(crate) fn settings(text: &str) -> Vec<Setting> {
-    let (mut section, mut found) = (String::new(), Vec::new());
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let mut line = line.trim().to_owned();
-        while line.ends_with('\\') {
-            line.pop();
-            line.push_str(lines.next().unwrap_or_default());
-        }
-        let mut rest = line.as_str();
-        if let Some((head, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            section = head.replace('"', "").split_whitespace().collect::<Vec<_>>().join(".").to_lowercase();
-            rest = after.trim();
-        }
-        if rest.is_empty() || rest.starts_with(['#', ';']) {
-            continue;
-        }
-        let (name, value) = rest.split_once('=').unwrap_or((rest, "true"));
-        let name = format!("{section}.{}", name.trim().to_lowercase());
-        found.push(Setting { name, value: value_of(value) });
-    }
-    found
-}
-
-/// A value without its quotes and without a comment.
-fn value_of(text: &str) -> String {
-    let (mut value, mut quoted) = (String::new(), false);
-    let mut chars = text.trim().chars();
-    while let Some(char) = chars.next() {
-        match char {
-            '"' => quoted = !quoted,
-            '\\' => value.extend(chars.next()),
-            '#' | ';' if !quoted => break,
-            other => value.push(other),
-        }
-    }
-    value.trim_end().to_owned()
-}
 
 /// What the settings of a repository name in folders that may be written: what is there, and what is not yet.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -97,6 +19,11 @@ pub(crate) struct Obeyed {
     pub(crate) there: Vec<PathBuf>,
     /// Where they would be.
     pub(crate) absent: Vec<PathBuf>,
+}
+
+/// Whether the value is run, or leads to what is obeyed.
+pub(crate) fn is_obeyed(setting: &Setting) -> bool {
+    runs(setting) || leads(setting)
 }
 
 /// What the settings of the repository in `folder` name. Looks at the disk, within bounds.
@@ -109,14 +36,14 @@ pub(crate) fn obeyed(folder: &Path, writable: &[PathBuf]) -> Obeyed {
     while let Some(file) = waiting.pop() {
         let Some(text) = text(&file).filter(|_| read < INCLUDED_MAX) else { continue };
         read += 1;
-        for setting in settings(&text).into_iter().filter(Setting::runs) {
+        for setting in settings(&text).into_iter().filter(is_obeyed) {
             let value = setting.value.as_str();
-            if setting.name.starts_with("include") {
+            if setting.section.starts_with("include") {
                 let included = file.parent().unwrap_or(folder).join(value);
-                if setting.name.ends_with(".path") && found.name(included.clone(), writable, true) {
+                if found.name(included.clone(), writable, true) {
                     waiting.push(included);
                 }
-            } else if setting.name == "core.hookspath" {
+            } else if setting.is("core", "hookspath") || setting.is("init", "templatedir") {
                 let places: Vec<PathBuf> = bases.iter().map(|base| base.join(value)).collect();
                 let there = places.iter().any(|place| place.exists());
                 // Git counts from the work tree, which is not known here for sure.
@@ -165,33 +92,13 @@ impl Obeyed {
 
 /// Whether a repository has settings for each of its work trees.
 pub(crate) fn has_worktree_settings(folder: &Path) -> bool {
-    let on = |setting: &Setting| {
-        setting.name == "extensions.worktreeconfig"
-            && matches!(setting.value.to_lowercase().as_str(), "true" | "yes" | "on" | "1")
-    };
+    let on = |setting: &Setting| setting.is("extensions", "worktreeconfig") && setting.is_on();
     text(&folder.join("config")).is_some_and(|text| settings(&text).iter().any(on))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_are_read_as_git_reads_them() {
-        let text = "# c\n[core]\n\thooksPath = \".hooks x\" ; c\n\tbare\n[Filter \"Lfs\"] clean = a \\\n b # c\n\
-                    [alias]\n\tx = \"!sh -c \\\"y\\\"\"\n[branch \"m\"]\n\tremote = o\n";
-        let found = settings(text);
-        let pairs: Vec<(&str, &str, bool)> =
-            found.iter().map(|it| (it.name.as_str(), it.value.as_str(), it.runs())).collect();
-        let wanted = [
-            ("core.hookspath", ".hooks x", true),
-            ("core.bare", "true", false),
-            ("filter.lfs.clean", "a  b", true),
-            ("alias.x", "!sh -c \"y\"", true),
-            ("branch.m.remote", "o", false),
-        ];
-        assert_eq!(pairs, wanted);
-    }
 
     #[test]
     fn what_settings_name_in_the_project_is_found() {

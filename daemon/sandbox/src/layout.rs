@@ -160,6 +160,8 @@ pub struct Grounds {
     pub network: Network,
     /// Makes what is missing and can only be fixed when it is there: an empty `.git/hooks`. For commands that may write.
     pub make_missing: bool,
+    /// For file tools, which connect to nothing: what listens at the moment is not looked for.
+    pub files_only: bool,
 }
 
 impl Grounds {
@@ -256,9 +258,10 @@ impl Grounds {
         let all = SOCKETS.iter().map(PathBuf::from).chain(of_user).chain(of_home).chain([tmux]);
         let mut found: Vec<PathBuf> = all.chain(self.socket.clone()).filter_map(resolved).collect();
         // Whatever else listens now: a terminal multiplexer or an editor runs what it is told, wherever its socket is.
-        let own = |path: &PathBuf| within(path, &self.own_places()) || agent == *path || within(path, &found);
-        let others: Vec<PathBuf> =
-            listening::sockets().into_iter().filter_map(resolved).filter(|path| !own(path)).collect();
+        let listening = if self.files_only { Vec::new() } else { listening::sockets() };
+        let places = self.own_places();
+        let own = |path: &PathBuf| within(path, &places) || agent == *path || within(path, &found);
+        let others: Vec<PathBuf> = listening.into_iter().filter_map(resolved).filter(|path| !own(path)).collect();
         found.extend(others);
         found.sort();
         found.dedup();
@@ -380,6 +383,8 @@ mod tests {
         let (_kept, root) = tree(&["home/p/", "tmp/", "else/"]);
         let bind = |name: &str| std::os::unix::net::UnixListener::bind(root.join(name)).unwrap();
         let _held = (bind("else/editor.sock"), bind("home/p/own.sock"), bind("tmp/own.sock"));
+        let files = Grounds { files_only: true, ..grounds(&root) }.policy().sockets;
+        assert!(!files.contains(&root.join("else/editor.sock")), "{files:?}");
         let sockets = grounds(&root).policy().sockets;
         assert!(sockets.contains(&root.join("else/editor.sock")), "{sockets:?}");
         assert!(!sockets.iter().any(|path| path.ends_with("own.sock")), "{sockets:?}");

@@ -29,6 +29,7 @@ pub mod policy;
 pub mod process;
 #[cfg(unix)]
 pub mod proxy;
+mod remembered;
 #[cfg(windows)]
 pub mod restricted;
 pub mod runner;

@@ -70,9 +70,11 @@ pub async fn tend_orphans() {
 
 /// Children that this process has not started.
 fn adopted() -> Vec<Row> {
-    let (known, own) = (known(), std::process::id());
-    let foreign = |row: &Row| row.parent == own && known.get(&row.pid) != Some(&row.started_ticks);
-    all().into_iter().filter(foreign).collect()
+    let own = std::process::id();
+    let children: Vec<Row> = all().into_iter().filter(|row| row.parent == own).collect();
+    // Last: one that is being started is waited for, and nobody who starts one waits while all of them are read.
+    let known = known();
+    children.into_iter().filter(|row| known.get(&row.pid) != Some(&row.started_ticks)).collect()
 }
 
 fn reap() {

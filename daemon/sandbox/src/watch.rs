@@ -18,8 +18,6 @@ use crate::policy::{Policy, within};
 
 /// Most files that are kept in mind.
 const FILES_MAX: usize = 4096;
-/// Most changes that are told.
-const TOLD_MAX: usize = 20;
 /// What git leaves as examples and never runs.
 const EXAMPLE: &str = "sample";
 /// Where mcode keeps what it obeys of a project, once that is trusted as it is.
@@ -35,7 +33,7 @@ struct Mark {
 }
 
 /// How things were before a command.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Watch {
     roots: Vec<PathBuf>,
     named: Vec<PathBuf>,
@@ -46,6 +44,18 @@ pub struct Watch {
     folders: BTreeMap<PathBuf, u64>,
     /// Where the system tells when files were made.
     began: Option<SystemTime>,
+    /// Whether everything was looked at.
+    #[serde(default)]
+    complete: bool,
+}
+
+/// What was found after a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// All changes, by path.
+    pub found: Vec<Change>,
+    /// Whether everything was looked at, as far as that could be done before the command.
+    pub complete: bool,
 }
 
 /// A change that was found.
@@ -58,6 +68,12 @@ pub struct Change {
 }
 
 impl Watch {
+    /// Over a command that can write nothing that anything obeys.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
     /// Looks at everything of this kind below the folders that the policy's command works in.
     #[must_use]
     pub fn begin(policy: &Policy) -> Self {
@@ -86,19 +102,20 @@ impl Watch {
             seen: BTreeMap::new(),
             folders: BTreeMap::new(),
             began: listing::shortly_before_now(),
+            complete: false,
         };
         let hooks = repositories.folders.iter().map(|folder| folder.join(HOOKS));
         let folders = repositories.folders.iter().cloned().chain(hooks);
         watch.folders = folders.filter_map(|folder| Some((folder.clone(), number_of_folder(&folder)?))).collect();
-        watch.seen = watch.look(repositories);
+        (watch.seen, watch.complete) = watch.look(repositories);
         watch
     }
 
     /// What is new or different, and is run or obeyed outside the sandbox. The bounded scan may miss what lies deep
     /// in a very large tree.
     #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
-        let now = self.look(Repositories::below(&self.roots));
+    pub fn changes(&self) -> Changes {
+        let (now, complete) = self.look(Repositories::below(&self.roots));
         // With its whole folder it is gone for good; alone, it was taken away.
         let removed = |path: &&PathBuf| !now.contains_key(*path) && path.parent().is_some_and(Path::is_dir);
         let mut told: Vec<PathBuf> = self.seen.keys().filter(removed).cloned().collect();
@@ -108,8 +125,8 @@ impl Watch {
         });
         told.extend(differs.map(|(path, _)| path.clone()));
         told.sort();
-        told.truncate(TOLD_MAX);
-        told.into_iter().map(|path| Change { planted: self.is_planted(&path), path }).collect()
+        let found = told.into_iter().map(|path| Change { planted: self.is_planted(&path), path }).collect();
+        Changes { found, complete: complete || !self.complete }
     }
 
     /// Whether a file that is told was certainly not there before, and is obeyed where it lies.
@@ -155,13 +172,15 @@ impl Watch {
         }
     }
 
-    fn look(&self, repositories: Repositories) -> BTreeMap<PathBuf, Mark> {
-        let mut files = BTreeMap::new();
+    /// How the files are now, and whether that is all of them.
+    fn look(&self, repositories: Repositories) -> (BTreeMap<PathBuf, Mark>, bool) {
+        let (mut files, mut complete) = (BTreeMap::new(), repositories.complete);
         let mut add = |path: PathBuf| {
-            if files.len() < FILES_MAX
-                && let Some(mark) = mark(&path)
-            {
+            let Some(mark) = mark(&path) else { return };
+            if files.len() < FILES_MAX {
                 files.insert(path, mark);
+            } else {
+                complete = false;
             }
         };
         for folder in &repositories.folders {
@@ -181,13 +200,14 @@ impl Watch {
                 _ => {}
             }
         }
-        files
+        (files, complete)
     }
 }
 
 /// The files right in a folder.
 fn below(folder: &Path, add: &mut dyn FnMut(PathBuf)) {
-    for entry in folder.read_dir().into_iter().flatten().flatten().take(FILES_MAX) {
+    // One more than is kept, so that the cut is noticed.
+    for entry in folder.read_dir().into_iter().flatten().flatten().take(2 * FILES_MAX) {
         let path = entry.path();
         let example = path.extension().is_some_and(|ending| ending == EXAMPLE);
         if !example && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -209,8 +229,8 @@ fn is_settings(path: &Path) -> bool {
 
 /// Whether settings name what is run or obeyed; with `elsewhere`, also another work tree.
 fn runs(text: &str, elsewhere: bool) -> bool {
-    let found = git_config::settings(text);
-    found.iter().any(|setting| setting.runs() || (elsewhere && setting.name == "core.worktree"))
+    let found = mcode_git::settings(text);
+    found.iter().any(|setting| git_config::is_obeyed(setting) || (elsewhere && setting.is("core", "worktree")))
 }
 
 /// The number of a folder on the disk; `None` for anything else, and for a link.
@@ -250,7 +270,13 @@ mod tests {
     }
 
     fn paths(watch: &Watch, planted: bool) -> Vec<PathBuf> {
-        watch.changes().into_iter().filter(|change| !planted || change.planted).map(|change| change.path).collect()
+        watch
+            .changes()
+            .found
+            .into_iter()
+            .filter(|change| !planted || change.planted)
+            .map(|change| change.path)
+            .collect()
     }
 
     #[test]
@@ -262,7 +288,7 @@ mod tests {
         let policy = Policy { projects: vec![root.clone()], absent: vec![root.join(".mcode")], ..Policy::default() };
         let watch = Watch::begin(&policy);
         repository(&root.join("plain/.git"), "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = x\n");
-        assert_eq!(watch.changes(), []);
+        assert_eq!(watch.changes(), Changes { found: Vec::new(), complete: true });
         repository(&root.join("new/.git"), "[core]\n\tfsmonitor = ./x\n");
         std::fs::write(root.join("new/.git/hooks/post-checkout"), "x").unwrap();
         std::fs::write(root.join("old/.git/hooks/pre-commit"), "false").unwrap();
@@ -286,6 +312,35 @@ mod tests {
         std::fs::remove_file(root.join("old/.git/hooks/pre-commit")).unwrap();
         let wanted = ["old/.git/config", "old/.git/hooks/pre-commit"].map(|name| root.join(name));
         assert_eq!(paths(&watch, false), wanted);
+    }
+
+    #[test]
+    fn what_hides_behind_a_comment_or_a_stray_letter_is_told() {
+        let kept = tempfile::tempdir().unwrap();
+        let root = kept.path().canonicalize().unwrap();
+        let watch = Watch::begin(&Policy { projects: vec![root.clone()], ..Policy::default() });
+        repository(&root.join("a/.git"), "[core]\n bare = false # \\\nfsmonitor = ./x\n");
+        repository(&root.join("b/.git"), "[branch \"cleanup\"]\n\tremote = origin\n");
+        repository(&root.join("c/.git"), "[submodule \"x\"]\n\tupdate = !./x\n");
+        repository(&root.join("d/.git"), "");
+        std::fs::write(root.join("d/.git/config"), b"# \xe4\n[core]\n\tbare = false\n").unwrap();
+        let wanted = ["a/.git/config", "c/.git/config"].map(|name| root.join(name));
+        assert_eq!(paths(&watch, true), wanted);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_daemon_is_read() {
+        let golden = include_str!("../tests/golden/watch.json");
+        let watch: Watch = serde_json::from_str(golden).unwrap();
+        assert_eq!(watch.roots, [PathBuf::from("/p")]);
+        assert_eq!(watch.folders[Path::new("/p/.git")], 12);
+        assert!(watch.complete && watch.began.is_some() && watch.seen.len() == 1);
+        let written = serde_json::to_value(&watch).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(golden).unwrap(), "a new field needs a default");
+        // One from before it was noted whether all was looked at.
+        let mut older = written;
+        older.as_object_mut().unwrap().remove("complete");
+        assert!(!serde_json::from_value::<Watch>(older).unwrap().complete);
     }
 
     #[cfg(unix)]

@@ -396,6 +396,7 @@ fn call_context(
     CallContext {
         thread_id,
         bounds: CallBounds::new(Arc::clone(&deps.bounds), thread_id, reach, Arc::clone(&env)),
+        shielded: false,
         granted: None,
         tool_call_id: ToolCallId::from_uuid(deps.ids.next()),
         cwd,

@@ -254,11 +254,25 @@ impl CallBounds {
         }
     }
 
-    /// What a command is held to; its wish was granted. Looks at the disk.
+    /// What a command is held to; its wish was granted. `shielded` as in [`CallContext`](crate::CallContext). Looks at the
+    /// disk.
     ///
     /// # Errors
     /// When it must be held, and can not be.
-    pub async fn command(&self, wish: Wish) -> Result<Hold, String> {
+    pub async fn command(&self, wish: Wish, shielded: bool) -> Result<Hold, String> {
+        let hold = self.hold(wish).await?;
+        // What was seen when it was judged may be otherwise by now.
+        if shielded && !(matches!(hold, Hold::Held { .. }) && self.holds_all()) {
+            return Err(
+                "what deny rules name can not be held any more, as it could when this command was judged; nothing \
+                        was run. Make the call again"
+                    .to_owned(),
+            );
+        }
+        Ok(hold)
+    }
+
+    async fn hold(&self, wish: Wish) -> Result<Hold, String> {
         let settings = self.bounds.settings();
         if settings.enabled == Some(false) {
             return Ok(Hold::Nothing("the configuration turns it off ([sandbox] enabled = false)".to_owned()));
@@ -280,7 +294,7 @@ impl CallBounds {
             let temp = TempUse::begin(&this.bounds, this.thread)?;
             let policy = this.command_policy(&settings, wish).with_denied(this.denied());
             let (policy, watch) = match this.reach.looking_only {
-                true => (policy.clone(), Watch::begin(&policy)),
+                true => (policy, Watch::nothing()),
                 false => Watch::over(policy),
             };
             let lacks = this.lacks(&policy);
@@ -318,7 +332,7 @@ impl CallBounds {
             if settings.enabled == Some(false) || cfg!(windows) {
                 return None;
             }
-            Some(self.grounds(&settings, false).policy())
+            Some(Grounds { files_only: true, ..self.grounds(&settings, false) }.policy())
         };
         self.policy.get_or_init(make).as_ref()
     }
@@ -335,6 +349,7 @@ impl CallBounds {
             temp: temp.canonicalize().unwrap_or(temp),
             network: Network::Deny,
             make_missing,
+            files_only: false,
         }
     }
 }

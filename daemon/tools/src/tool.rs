@@ -56,6 +56,8 @@ pub struct CallContext {
     pub tasks: Vec<TaskItem>,
     /// What it may touch.
     pub bounds: CallBounds,
+    /// Its words were not searched for what deny rules name, because the kernel holds that.
+    pub shielded: bool,
     /// What permission was given for; `None` while the call is only planned.
     pub granted: Option<Arc<[Access]>>,
     /// Ends the call.

@@ -7,7 +7,7 @@ mod stage;
 use std::path::Path;
 
 use mcode_permissions::DeniedPaths;
-use mcode_permissions::access::{Access, Unconfined};
+use mcode_permissions::access::{Access, Below, Unconfined};
 use mcode_tools::Reach;
 use mcode_tools::bounds::Strength;
 use serde_json::json;
@@ -105,6 +105,59 @@ async fn what_the_kernel_holds_need_not_be_searched_for_in_words() {
     let everywhere = DeniedPaths { view: vec!["/**/.env".into()], edit: Vec::new() };
     stage.reach(Reach { denied: everywhere, ..Reach::default() });
     assert!(!stage.context.bounds.shields("shell", &[]), "a file elsewhere is not held");
+}
+
+#[tokio::test]
+async fn a_command_that_was_not_searched_runs_only_while_the_kernel_holds_what_rules_name() {
+    let mut stage = staged(&["secret", "a/x.pem"]);
+    if !namespaces(&stage).await {
+        return;
+    }
+    let call = json!({"command": "echo hi > ran; cat ran"});
+    stage.context.shielded = true;
+    denying(&mut stage, &["secret", "a/*.pem"], &[]);
+    let out = stage.shell(call.clone()).await;
+    assert!(out.text.starts_with("hi\n"), "{}", out.text);
+    std::fs::remove_file(stage.context.cwd.join("ran")).unwrap();
+    // Rules, files and settings that came while a person was asked.
+    let refused = async |stage: &Stage, what: &str| {
+        let refused = stage.try_shell(call.clone()).await.unwrap_err().to_string();
+        assert!(refused.contains("can not be held any more") && refused.contains("call again"), "{what}: {refused}");
+        assert!(!stage.context.cwd.join("ran").exists(), "{what}");
+    };
+    let everywhere = DeniedPaths { view: vec!["/**/.env".into()], edit: Vec::new() };
+    stage.reach(Reach { denied: everywhere, ..Reach::default() });
+    refused(&stage, "another rule").await;
+    denying(&mut stage, &["secret", "a/*.pem"], &[]);
+    stage.settings.lock().unwrap().enabled = Some(false);
+    refused(&stage, "no sandbox").await;
+    stage.settings.lock().unwrap().enabled = None;
+    for number in 0..1001 {
+        std::fs::write(stage.context.cwd.join(format!("a/{number}.pem")), "x").unwrap();
+    }
+    refused(&stage, "too many files").await;
+    stage.context.shielded = false;
+    assert!(stage.shell(call.clone()).await.text.starts_with("hi\n"));
+}
+
+#[tokio::test]
+async fn folders_that_hold_very_much_together_are_unknown() {
+    const FOLDERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    let stage = staged(&["a/x", "b/x", "c/x", "d/x", "e/x", "f/x"]);
+    for folder in FOLDERS {
+        (0..3999).for_each(|number| drop(std::fs::File::create(stage.context.cwd.join(format!("{folder}/{number}")))));
+    }
+    let planned = stage.shell_tool().plan(&json!({"command": "grep -r x a b c d e f"}), &stage.context).unwrap();
+    let kinds: Vec<Option<usize>> = planned
+        .access
+        .iter()
+        .filter_map(|access| match access {
+            Access::Mentioned { below: Below::Files(files), .. } => Some(Some(files.len())),
+            Access::Mentioned { below: Below::Unknown, .. } => Some(None),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, [Some(4000), Some(4000), Some(4000), Some(4000), Some(4000), None]);
 }
 
 #[tokio::test]

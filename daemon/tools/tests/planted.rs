@@ -51,6 +51,34 @@ async fn what_a_command_plants_is_moved_aside_and_told() {
 }
 
 #[tokio::test]
+async fn all_of_very_many_are_moved_and_some_are_named() {
+    let stage = staged();
+    let cwd = stage.context.cwd.clone();
+    let script = "git init -q sub; for i in $(seq 25); do echo true > sub/.git/hooks/made-$i; done";
+    let out = stage.shell(json!({"command": script})).await;
+    assert!(out.text.contains("and 5 more") && out.text.matches("made-").count() == 20, "{}", out.text);
+    let warned = stage.port.warned.lock().unwrap().clone();
+    let [warning] = warned.as_slice() else { panic!("{warned:?}") };
+    assert!(warning.text.contains("and 5 more") && warning.subject.contains("and 5 more"), "{warning:?}");
+    assert_eq!(aside(&stage).len(), 25);
+    let mut left = cwd.join("sub/.git/hooks").read_dir().unwrap().map(|it| it.unwrap().file_name());
+    assert!(!left.any(|name| name.to_string_lossy().starts_with("made")));
+}
+
+#[tokio::test]
+async fn that_not_all_could_be_looked_at_is_said_once() {
+    let stage = staged();
+    let out = stage.shell(json!({"command": "mkdir -p many; cd many; mkdir $(seq 2001)"})).await;
+    assert!(out.text.contains("so much was made that not all of it could be looked at"), "{}", out.text);
+    let warned = stage.port.warned.lock().unwrap().clone();
+    let [warning] = warned.as_slice() else { panic!("{warned:?}") };
+    assert!(warning.text.contains("so much was made") && !warning.moved, "{warning:?}");
+    // It could not be looked at before the next one either.
+    let out = stage.shell(json!({"command": "true"})).await;
+    assert_eq!(out.text, "(no output)\n[exit code 0]");
+}
+
+#[tokio::test]
 async fn a_command_in_the_background_is_watched_to_its_end() {
     let stage = staged();
     let cwd = stage.context.cwd.clone();

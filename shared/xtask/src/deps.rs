@@ -16,6 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-ids", &[]),
     ("mcode-env", &[]),
     ("mcode-text", &[]),
+    ("mcode-git", &[]),
     ("mcode-config", &["mcode-env"]),
     ("mcode-endpoint", &["mcode-env"]),
     ("mcode-testkit", &[]),
@@ -24,8 +25,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-store", &["mcode-ids", "mcode-env", "mcode-events"]),
     ("mcode-models", &["mcode-ids", "mcode-events"]),
     ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-events", "mcode-config", "mcode-models"]),
-    ("mcode-permissions", &["mcode-events", "mcode-config"]),
-    ("mcode-sandbox", &[]),
+    ("mcode-permissions", &["mcode-git", "mcode-events", "mcode-config"]),
+    ("mcode-sandbox", &["mcode-git"]),
     ("mcode-toolhost", &["mcode-sandbox"]),
     ("mcode-tools", &["mcode-ids", "mcode-env", "mcode-events", "mcode-text", "mcode-permissions", "mcode-sandbox"]),
     (

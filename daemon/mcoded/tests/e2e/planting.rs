@@ -1,5 +1,7 @@
 //! Deny rules hold for what a command starts, and what a command leaves behind to be run later is moved aside and told.
 
+use std::path::{Path, PathBuf};
+
 use mcode_testkit::{Reply, Script};
 use serde_json::{Value, json};
 
@@ -113,4 +115,35 @@ fn a_command_that_outlives_its_daemon_is_watched_by_the_next() {
         });
         assert!(!stage.exists(".git/commondir") && stage.exists("there"), "crash {crash}");
     }
+}
+
+/// The records of watches below a folder.
+fn records(folder: &Path) -> Vec<PathBuf> {
+    let entries: Vec<PathBuf> = folder.read_dir().into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    if folder.ends_with("watches") {
+        return entries;
+    }
+    entries.iter().filter(|path| path.is_dir() && !path.is_symlink()).flat_map(|path| records(path)).collect()
+}
+
+#[test]
+fn a_record_that_the_next_daemon_can_not_read_is_told() {
+    let calls = [("shell", json!({"command": WAIT_FOR_GO, "background": true}))];
+    let script = Script::new().reply(Reply::tool_calls(calls)).reply(Reply::text("done")).reply(Reply::text("oh"));
+    let mut stage = Stage::new(script);
+    let result = stage.ask(&["--yolo", "--output", "json", "wait"]).ok().json();
+    let thread = text(&result["thread_id"]);
+    stage.daemon.wait_until("it has begun", || stage.exists("begun"));
+    stage.daemon.kill9();
+    let found = records(&stage.daemon.home());
+    let [record] = found.as_slice() else { panic!("{found:?}") };
+    std::fs::write(record, "{\"roots\": 5").unwrap();
+    stage.daemon.restart();
+    stage.daemon.wait_until("people are told", || {
+        let shown = stage.json(&["threads", "show", &thread])["events"].clone();
+        let notices = of_type(shown.as_array().unwrap(), "notice");
+        notices.iter().any(|notice| notice.to_string().contains("was started by an earlier daemon"))
+    });
+    assert!(!record.exists());
+    stage.go();
 }

@@ -273,7 +273,8 @@ fn works(namespace: Namespace) -> bool {
             Err(io::Error::from_raw_os_error(PROBED))
         });
     }
-    match command.spawn() {
+    // Known, so that nobody takes its end for that of a leftover.
+    match crate::orphans::started(|| command.spawn(), |child| Some(child.id())) {
         Err(error) if error.raw_os_error() == Some(PROBED) => true,
         Err(error) => {
             tracing::debug!(?namespace, %error, "no mount namespace of this kind");

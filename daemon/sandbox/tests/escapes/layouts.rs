@@ -10,7 +10,7 @@ use mcode_sandbox::{Denied, Grounds, Network, Policy, Strength, Watch, self_test
 use crate::stage::Stage;
 
 fn told(watch: &Watch) -> Vec<PathBuf> {
-    watch.changes().into_iter().map(|change| change.path).collect()
+    watch.changes().found.into_iter().map(|change| change.path).collect()
 }
 
 fn git(folder: &Path, arguments: &[&str]) {

@@ -247,10 +247,10 @@ impl Stage {
             }
         };
         let (mut output, code) = self.output(argv, policy).await;
-        let told = watch.changes().into_iter().map(|change| change.path).collect();
+        let told = watch.changes().found.into_iter().map(|change| change.path).collect();
         if !bare {
             // What was planted is moved aside when a command ends.
-            let settled = watch.settle(&self.path("aside"), &[]);
+            let settled = watch.settle(&self.path("aside"), &[]).settled;
             writeln!(output, "\nsettled: {settled:?}").unwrap();
         }
         let after = self.seen(whole);

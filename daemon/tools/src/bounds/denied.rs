@@ -14,11 +14,16 @@ impl CallBounds {
     pub fn shields(&self, tool: &str, accesses: &[Access]) -> bool {
         // What is written to a process reaches one that was started earlier, under other rules perhaps.
         let outside = Access::Unconfined(Unconfined::Command);
-        if tool != "shell" || accesses.contains(&outside) || !self.namespaces() {
+        tool == "shell" && !accesses.contains(&outside) && self.holds_all()
+    }
+
+    /// Whether the kernel holds all that deny rules name. Blocking.
+    pub(super) fn holds_all(&self) -> bool {
+        if !self.namespaces() || self.bounds.settings().enabled == Some(false) {
             return false;
         }
         let denied = self.denied();
-        self.bounds.settings().enabled != Some(false) && denied.left_out.is_empty() && !denied.elsewhere
+        denied.left_out.is_empty() && !denied.elsewhere
     }
 
     /// The name that a deny rule knows this file by, when that is another. Blocking.

@@ -8,7 +8,6 @@ use mcode_sandbox::{Hosted, ProcessIdentity, Survivor};
 
 use super::process::Process;
 use super::table::ProcessTable;
-use super::watched::Watched;
 use crate::bounds::{Bounds, Wish};
 use crate::port::ToolPort;
 
@@ -98,8 +97,7 @@ impl ProcessTable {
             process.note_recorded(true);
         }
         self.insert(thread, Arc::clone(&process));
-        let watched = Watched::taken_up(bounds, thread, process_id);
-        self.tend(Arc::clone(&process), port, watched);
+        self.tend(thread, Arc::clone(&process), port, Arc::clone(bounds));
         process
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Held {
 impl Held {
     /// Makes the policy of a command whose wish was granted, and looks at what it might plant.
     pub(super) async fn begin(context: &CallContext, wish: Wish, cwd: &Path) -> Result<Self, ToolFailure> {
-        Ok(match context.bounds.command(wish).await.map_err(ToolFailure::Failed)? {
+        Ok(match context.bounds.command(wish, context.shielded).await.map_err(ToolFailure::Failed)? {
             Hold::Held { policy, watch, temp, lacks } => {
                 if !policy.may_read(&cwd.canonicalize().unwrap_or_else(|_| cwd.to_path_buf())) {
                     return Err(ToolFailure::Failed(format!(
@@ -91,8 +91,7 @@ impl Held {
                 summary(policy)
             );
         }
-        let found = self.watched.as_deref().map(Watched::found).unwrap_or_default();
-        if !found.is_empty() {
+        if let Some(found) = self.watched.as_deref().and_then(Watched::found) {
             let _ = write!(text, "\n[while this ran, {} Tell the user]", words(&found, |path| shown(context, path)));
         }
         text

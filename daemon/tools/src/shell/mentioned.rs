@@ -20,6 +20,8 @@ const NAMES_MAX: usize = 10_000;
 const MATCHES_MAX: usize = 1_000;
 /// Most files that are listed of a folder that a command reads whole.
 const BELOW_MAX: usize = 5_000;
+/// Most files that are listed of all folders of a command.
+const BELOW_SUM_MAX: usize = 20_000;
 /// Most files that are told of one command.
 const ACCESSES_MAX: usize = 4_000;
 
@@ -36,7 +38,7 @@ fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
     let home = context.env.get("HOME").map(Path::new);
     let found = mentions(command, cwd, home);
     let mut accesses: Vec<Access> = Vec::new();
-    let mut cut = found.cut;
+    let (mut cut, mut left) = (found.cut, BELOW_SUM_MAX);
     for mention in &found.paths {
         let mention = &of_the_command(mention, cwd);
         let paths = if mention.glob { expanded(&mention.path) } else { Some(vec![mention.path.clone()]) };
@@ -45,7 +47,7 @@ fn mentioned(command: &str, cwd: &Path, context: &CallContext) -> Vec<Access> {
             continue;
         };
         for path in paths {
-            let access = looked_at(&path, mention, context);
+            let access = looked_at(&path, mention, context, &mut left);
             accesses.extend(access.filter(|access| !accesses.contains(access)));
         }
         if accesses.len() > ACCESSES_MAX {
@@ -73,26 +75,28 @@ fn unknown(folder: &Path, changes: bool, context: &CallContext) -> Access {
 }
 
 /// One path as it is on the disk; `None` when it says nothing that the command does not say itself.
-fn looked_at(path: &Path, mention: &Mention, context: &CallContext) -> Option<Access> {
+fn looked_at(path: &Path, mention: &Mention, context: &CallContext, left: &mut usize) -> Option<Access> {
     let resolved = resolve(context, &path.to_string_lossy()).ok()?;
     let meta = fs::metadata(&resolved).ok();
     if meta.is_none() && resolved == path {
         return None;
     }
     let folder = mention.searched && meta.is_some_and(|meta| meta.is_dir());
-    let below = if folder { below(&resolved, context) } else { Below::Nothing };
+    let below = if folder { below(&resolved, context, left) } else { Below::Nothing };
     Some(Access::Mentioned { path: resolved, below, changes: mention.changes })
 }
 
-/// Everything below a folder; what links in it lead to counts too.
-fn below(folder: &Path, context: &CallContext) -> Below {
+/// Everything below a folder; what links in it lead to counts too. `left` is how many files may still be listed.
+fn below(folder: &Path, context: &CallContext, left: &mut usize) -> Below {
+    let max = BELOW_MAX.min(*left);
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         // A folder that can not be read is none that a command could read.
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
-            if files.len() >= BELOW_MAX {
+            if files.len() >= max {
+                *left -= max;
                 return Below::Unknown;
             }
             let Ok(kind) = entry.file_type() else { continue };
@@ -111,6 +115,7 @@ fn below(folder: &Path, context: &CallContext) -> Below {
             files.push(path);
         }
     }
+    *left = left.saturating_sub(files.len());
     Below::Files(files)
 }
 

@@ -71,8 +71,7 @@ pub(super) async fn supervise(process: Arc<Process>, port: Arc<dyn ToolPort>, wa
 /// Moves aside what the command has planted so far, and tells people.
 async fn settle(process: &Process, port: &dyn ToolPort, watched: Option<&Arc<Watched>>) {
     let Some(watched) = watched.map(Arc::clone) else { return };
-    let found = tokio::task::spawn_blocking(move || watched.settle()).await.unwrap_or_default();
-    if !found.is_empty() {
+    if let Some(found) = tokio::task::spawn_blocking(move || watched.settle()).await.unwrap_or_default() {
         port.warn(warning(&process.command, &found)).await;
     }
 }
@@ -119,9 +118,8 @@ fn notice(process: &Process, end: &End, watched: Option<&Watched>) -> Option<Str
         format!("Its last output:\n{last}")
     };
     let seconds = process.took().as_secs_f64();
-    let found = watched.map(Watched::found).unwrap_or_default();
-    let planted =
-        if found.is_empty() { String::new() } else { format!("\n{}", warning(&process.command, &found).text) };
+    let found = watched.and_then(Watched::found);
+    let planted = found.map_or_else(String::new, |found| format!("\n{}", warning(&process.command, &found).text));
     Some(format!(
         "The background process {} (`{}`) has ended: {} ({seconds:.1} s after its start). {output}{planted}",
         process.process_id,

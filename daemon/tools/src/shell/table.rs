@@ -1,6 +1,7 @@
 //! What the commands of each thread are doing: the table that the `shell` and `process` tools share.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,8 @@ use tokio_util::task::TaskTracker;
 use super::found::Found;
 use super::process::{Process, Stage};
 use super::supervise::supervise;
-use super::watched::Watched;
+use super::watched::{Watched, unwatched};
+use crate::bounds::Bounds;
 use crate::port::ToolPort;
 
 /// Most processes that one thread may have running.
@@ -72,9 +74,20 @@ impl ProcessTable {
         }
     }
 
-    /// Sees a process through, in a task of its own.
-    pub(super) fn tend(&self, process: Arc<Process>, port: Arc<dyn ToolPort>, watched: Option<Arc<Watched>>) {
-        drop(self.tasks.spawn(supervise(process, port, watched)));
+    /// Sees a process of an earlier daemon through, in a task of its own.
+    pub(super) fn tend(&self, thread: ThreadId, process: Arc<Process>, port: Arc<dyn ToolPort>, bounds: Arc<Bounds>) {
+        drop(self.tasks.spawn(async move {
+            let id = process.process_id;
+            let read = tokio::task::spawn_blocking(move || Watched::taken_up(&bounds, thread, id));
+            let watched = match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+                Ok(watched) => watched,
+                Err(error) => {
+                    port.warn(unwatched(&process.command, &error)).await;
+                    None
+                }
+            };
+            supervise(process, port, watched).await;
+        }));
     }
 
     /// A process whose whole output its call has given is not shown any more; it goes once that is recorded.

@@ -84,6 +84,7 @@ impl Rig {
         let reach = Reach { project_root: root.clone(), ..Reach::default() };
         let context = CallContext {
             bounds: CallBounds::new(bounds, thread_id, reach, Arc::clone(&env)),
+            shielded: false,
             granted: None,
             thread_id,
             tool_call_id: ToolCallId::from_uuid(SeededIds::new(2).next()),

@@ -159,6 +159,7 @@ impl Stage {
         let reach = Reach { project_root: cwd.clone(), ..Reach::default() };
         let context = CallContext {
             bounds: CallBounds::new(Arc::clone(&bounds), thread_id, reach, Arc::clone(&env)),
+            shielded: false,
             granted: None,
             thread_id,
             tool_call_id: ToolCallId::from_uuid(mcode_env::IdGen::next(&SystemIds)),
