@@ -1,7 +1,7 @@
 //! Programs that are given code as text: could that code read a file or run a program?
 
 use crate::command::Simple;
-use crate::unwrap::base_name;
+use crate::unwrap::program_of;
 use crate::words::Word;
 
 /// Programs that run code which they are given as text. Versions may follow (`python3.12`).
@@ -133,7 +133,7 @@ const AWKS: [&str; 5] = ["awk", "gawk", "mawk", "nawk", "original-awk"];
 const SEDS: [&str; 2] = ["sed", "gsed"];
 
 fn plain_name(words: &[Word]) -> &str {
-    let name = words.first().map_or("", |word| base_name(&word.text));
+    let name = program_of(words);
     name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.')
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn runs_capable_code(simple: &Simple, command: &str) -> bool {
 /// Whether a program with a language of its own is told to reach for a file or a program, by its words or by what the
 /// command feeds it.
 pub(crate) fn little(words: &[Word], command: &str) -> bool {
-    let name = words.first().map_or("", |word| base_name(&word.text));
+    let name = program_of(words);
     let rest = words.get(1..).unwrap_or_default();
     if AWKS.contains(&name) {
         return awk(rest);

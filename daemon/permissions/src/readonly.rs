@@ -73,7 +73,7 @@ pub(crate) fn only_looks(parsed: &Parsed) -> bool {
 
 /// Whether every path that the command names is in the project, and none is known to hold secrets.
 pub(crate) fn stays_inside(parsed: &Parsed, cwd: &Path, places: &Places<'_>) -> bool {
-    let mut moves = parsed.all().filter(|simple| program(simple) == "cd").peekable();
+    let mut moves = parsed.all().filter(|simple| simple.program() == "cd").peekable();
     let moved = moves.peek().is_some();
     // Without a folder, and with `-`, it is not known where `cd` leads.
     if !moves.all(|simple| matches!(&simple.words[1..], [folder] if !folder.text.starts_with('-'))) {
@@ -89,10 +89,6 @@ pub(crate) fn stays_inside(parsed: &Parsed, cwd: &Path, places: &Places<'_>) -> 
                 .iter()
                 .all(|path| path == Path::new("/dev/null") || (places.inside(path) && !is_secret(path, places.home)))
     })
-}
-
-fn program(simple: &Simple) -> &str {
-    simple.words.first().map_or("", |word| &word.text)
 }
 
 fn simple_only_looks(simple: &Simple) -> bool {

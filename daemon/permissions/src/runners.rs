@@ -4,7 +4,7 @@ use crate::code::little;
 use crate::matching::git_without_globals;
 use crate::readonly::{HARMLESS, bundled, sed_prints};
 use crate::texts::telling_words;
-use crate::unwrap::base_name;
+use crate::unwrap::program_of;
 use crate::words::Word;
 
 /// Programs that never run their arguments. The arguments of every other program may be a command: no list of
@@ -58,19 +58,15 @@ const EVALUATORS: [&str; 38] = [
     "at",
 ];
 
-fn name(words: &[Word]) -> &str {
-    words.first().map_or("", |word| base_name(&word.text))
-}
-
 /// Whether the command's arguments are surely no command.
 pub(crate) fn runs_nothing(words: &[Word]) -> bool {
-    let name = name(words);
+    let name = program_of(words);
     RUNS_NOTHING.contains(&name) || HARMLESS.contains(&name) || matches!(name, "rg" | "tree" | "uniq" | "date")
 }
 
 /// Whether some text that the command is given is run as commands or code.
 pub(crate) fn evaluates_text(words: &[Word]) -> bool {
-    let name = name(words).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
+    let name = program_of(words).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
     let configured = || git_without_globals(words).is_some_and(|(_, harmless, _)| !harmless);
     EVALUATORS.contains(&name) || (name == "git" && configured())
 }
@@ -104,7 +100,7 @@ pub(crate) fn sharp_words<'a>(words: &'a [Word], command: &str) -> Vec<&'a str> 
 }
 
 fn own_sharp_words(words: &[Word]) -> Vec<&str> {
-    let name = name(words);
+    let name = program_of(words);
     let texts = || words.iter().skip(1).map(|word| word.text.as_str());
     let starting = |starts: &[&str]| -> Vec<&str> {
         texts().filter(|text| starts.iter().any(|start| text.starts_with(start))).collect()

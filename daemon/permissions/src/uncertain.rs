@@ -11,7 +11,7 @@ use crate::code::runs_capable_code;
 use crate::command::{Parsed, Simple};
 use crate::git::{Shows, may_be_alias, shows};
 use crate::mentions::bases;
-use crate::naming::CHANGING;
+use crate::naming::changes;
 use crate::paths::{Places, absolute};
 use crate::rule::{Rule, Subject};
 use crate::unwrap::base_name;
@@ -97,7 +97,7 @@ pub(crate) fn unknown_part(
         return Some("the shell may evaluate text in it as an expression, which can run further commands".into());
     }
     if let Some(simple) = parsed.all().find(|simple| runs_capable_code(simple, command)) {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        let program = simple.program();
         return Some(format!("what the code does that '{program}' is given is not known"));
     }
     if rules().any(about_git) && parsed.all().any(|simple| may_be_alias(&simple.words)) {
@@ -124,9 +124,9 @@ pub(crate) fn unknown_part(
         }
     }
     parsed.all().find_map(|simple| {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        let program = simple.program();
         let reads = reading.then(|| READERS.iter().find(|(name, _)| *name == program)).flatten();
-        let changes = changing && CHANGING.contains(&program);
+        let changes = changing && changes(simple);
         let unknown = reads.is_some_and(|(_, pattern)| operand_unknown(simple, *pattern))
             || changes && operand_unknown(simple, false)
             // After a move to somewhere, no relative name is known.
@@ -168,14 +168,17 @@ fn shown_by_git(parsed: &Parsed, cwd: &Path, rules: &[&Rule], places: &Places<'_
         let subcommand = || simple.words.iter().skip(1).find(|word| !word.text.starts_with('-'));
         meant.then(|| {
             let name = subcommand().map_or("", |word| word.text.as_str());
-            format!("'git {name}' can show any file of the repository (name the files it may show after '--')")
+            format!(
+                "'git {name}' can show what git keeps of any file, also of those that the rule is about; say which files \
+                 it may show, after '--': git {name} -- src"
+            )
         })
     })
 }
 
 /// Whether it is not known where a command goes to.
 fn moves_somewhere(simple: &Simple) -> bool {
-    let program = simple.words.first().map_or("", |word| base_name(&word.text));
+    let program = simple.program();
     let operand = |word: &&Word| !word.text.starts_with('-') || word.text == "-";
     match program {
         "popd" => true,

@@ -143,6 +143,11 @@ pub(crate) fn base_name(program: &str) -> &str {
     program.rsplit(['/', '\\']).next().unwrap_or(program)
 }
 
+/// The program that a command of these words calls, without its folder; empty when there is none.
+pub(crate) fn program_of(words: &[Word]) -> &str {
+    words.first().map_or("", |word| base_name(&word.text))
+}
+
 /// What a command of these words runs in turn.
 pub(crate) fn inner(words: &[Word], depth: usize) -> Unwrapped {
     let Some(first) = words.first() else { return Unwrapped::Plain };

@@ -95,6 +95,30 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
 }
 
 #[test]
+fn what_git_changes_is_not_known_either_where_a_rule_on_editing_may_mean_it() {
+    let set = rules(&["shell"], &[], &["edit(secret)"]);
+    for text in [
+        "git rm \"$f\"",
+        "git checkout -- $f",
+        "git checkout HEAD -- \"$f\"",
+        "git mv $a b",
+        "git -C . restore $f",
+        "cd $x && git rm a",
+    ] {
+        for setting in [BUILD, ALL] {
+            assert_eq!(shell(&set, text, setting), Ask, "{text}");
+        }
+        assert_eq!(shell(&rules(&["shell"], &[], &[]), text, ALL), Allow, "{text}");
+    }
+    for text in ["git rm secret", "git checkout -- secret", "git mv secret b"] {
+        assert_eq!(shell(&set, text, ALL), Deny, "{text}");
+    }
+    for text in ["git rm a", "git checkout -- a", "git mv a b", "git commit -m \"$m\"", "git add $f"] {
+        assert_eq!(shell(&set, text, ALL), Allow, "{text}");
+    }
+}
+
+#[test]
 fn a_rule_that_asks_is_meant_too_but_does_not_reach_over_approve_all() {
     let set = rules(&["shell"], &["view(secret)", "shell(git push *)"], &[]);
     for text in ["cat $x", "eval \"$x\"", "a 'x"] {
