@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-events", &["mcode-ids"]),
     ("mcode-store", &["mcode-ids", "mcode-env", "mcode-events"]),
     ("mcode-models", &["mcode-ids", "mcode-events"]),
-    ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-events", "mcode-config", "mcode-models"]),
+    ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-text", "mcode-events", "mcode-config", "mcode-models"]),
     ("mcode-permissions", &["mcode-events", "mcode-config"]),
     ("mcode-sandbox", &[]),
     ("mcode-toolhost", &["mcode-sandbox"]),
@@ -48,7 +48,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "mcode-server",
-        &["mcode-ids", "mcode-env", "mcode-events", "mcode-proto", "mcode-models", "mcode-sandbox", "mcode-threads"],
+        &[
+            "mcode-ids",
+            "mcode-env",
+            "mcode-text",
+            "mcode-events",
+            "mcode-proto",
+            "mcode-models",
+            "mcode-sandbox",
+            "mcode-threads",
+        ],
     ),
     (
         "mcoded",
@@ -67,7 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mcode-server",
         ],
     ),
-    ("mcode-client", &["mcode-env", "mcode-endpoint", "mcode-proto"]),
+    ("mcode-client", &["mcode-env", "mcode-text", "mcode-endpoint", "mcode-proto"]),
     ("mcode-cli", &["mcode-env", "mcode-text", "mcode-config", "mcode-endpoint", "mcode-proto", "mcode-client"]),
 ];
 
