@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Parsed, Simple, parse};
 use crate::git::{Shows, shows};
-use crate::naming::{changes, raw_commands};
 use crate::paths::{absolute, named_paths};
+use crate::touched::{changes, raw_commands};
 use crate::words::Word;
 
 /// Most paths that are told of one command; of one that names more, the rest is not known.

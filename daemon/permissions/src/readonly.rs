@@ -5,60 +5,8 @@ use std::path::Path;
 use crate::command::{Parsed, Simple};
 use crate::matching::git_without_globals;
 use crate::paths::{Places, is_secret, named_paths};
+use crate::tables::harmless::{HARMLESS, HARMLESS_VARIABLES};
 use crate::words::Word;
-
-/// Programs that only look, whatever their arguments.
-pub(crate) const HARMLESS: [&str; 33] = [
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "wc",
-    "grep",
-    "egrep",
-    "fgrep",
-    "pwd",
-    "echo",
-    "which",
-    "stat",
-    "du",
-    "df",
-    "basename",
-    "dirname",
-    "realpath",
-    "readlink",
-    "cut",
-    "tr",
-    "diff",
-    "cmp",
-    "true",
-    "false",
-    "test",
-    "[",
-    "id",
-    "uname",
-    "nl",
-    "tac",
-    "type",
-    "sha256sum",
-    "md5sum",
-];
-
-/// Variables that may be set before a command without changing what it does to the system.
-const HARMLESS_VARIABLES: [&str; 12] = [
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "NO_COLOR",
-    "FORCE_COLOR",
-    "CI",
-    "TERM",
-    "COLUMNS",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    "CARGO_TERM_COLOR",
-    "NODE_ENV",
-];
 
 /// Whether setting this variable can not make a command do something else.
 pub(crate) fn harmless_variable(name: &str) -> bool {

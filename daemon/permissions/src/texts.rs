@@ -1,6 +1,6 @@
 //! The texts that a command has run: values of its options, of its operands and of variables.
 
-use crate::programs::{
+use crate::tables::running::{
     FED, GIT_LEADING, GIT_SETTINGS, HARMLESS_TEXTS, Operands, RUNNING, Running, Sets, TELLING, Takes, Telling,
     VARIABLES,
 };

@@ -10,13 +10,8 @@ use crate::mentions::bases;
 use crate::paths::named_paths;
 use crate::rule::{Rule, Subject};
 use crate::runners::evaluates_text;
+use crate::tables::files::CHANGING;
 use crate::words::Word;
-
-/// Programs that change the files they name.
-const CHANGING: [&str; 16] = [
-    "curl", "wget", "rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln",
-    "patch", "rmdir",
-];
 
 /// Whether a command changes the files that it names.
 pub(crate) fn changes(simple: &Simple) -> bool {
