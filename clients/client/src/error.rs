@@ -3,6 +3,7 @@
 use mcode_endpoint::{ConnectError, EndpointError, StartError};
 use mcode_env::DirsError;
 use mcode_proto::reasons::{self, Reason};
+use mcode_text::{chain, with_causes};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -170,23 +171,14 @@ fn of_reason(status: &Status, name: &str, hint: Option<&String>) -> ClientError 
 
 /// tonic says "transport error" and keeps the reason in the chain of causes.
 fn transport_message(status: &Status) -> String {
-    let mut text = match status.code() {
+    let text = match status.code() {
         Code::Unavailable | Code::Cancelled | Code::Unknown => {
             format!("the connection to the daemon broke: {}", status.message())
         }
         Code::Unimplemented => format!("the daemon does not know this call: {}", status.message()),
         _ => status.message().to_owned(),
     };
-    let mut cause = std::error::Error::source(status);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !more.is_empty() && !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
+    with_causes(text, status)
 }
 
 impl From<DirsError> for ClientError {
@@ -238,22 +230,6 @@ impl From<StartError> for ClientError {
             }
         }
     }
-}
-
-/// The error and its causes, each once.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Why the daemon does not run, told in one line and an exit status (interface.md section 3).
 
-use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
 use mcode_endpoint::EndpointError;
 use mcode_env::DirsError;
+use mcode_text::chain;
 
 /// Exit status when another daemon already does the work.
 const STATUS_RUNNING: u8 = 1;
@@ -39,18 +39,6 @@ impl Failure {
         writeln!(std::io::stderr(), "mcoded: {}", self.message).ok();
         ExitCode::from(self.status)
     }
-}
-
-/// The error with its causes, in one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text.replace('\n', " ")
 }
 
 impl From<DirsError> for Failure {

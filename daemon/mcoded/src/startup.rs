@@ -12,8 +12,9 @@ use clap::Parser;
 use mcode_config::ConfigHandle;
 use mcode_endpoint::{Activated, EndpointError, SocketPath, bind, lock_file, lock_socket};
 use mcode_env::Dirs;
+use mcode_text::chain;
 
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::signals::{Ending, Signals};
 use crate::{logging, wiring};
 

@@ -2,6 +2,12 @@
 
 use std::path::PathBuf;
 
+/// Where plan mode keeps its plans, from the project's root; the one place in `.mcode` that file tools write.
+pub const PLANS: &str = ".mcode/plans";
+/// Folders whose content runs or is obeyed, wherever they are: a rule must name them to allow changes in them, and file
+/// tools change nothing there without being allowed to.
+pub const GUARDED: [&str; 2] = [".git", ".mcode"];
+
 /// The kind of effect a tool call has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {

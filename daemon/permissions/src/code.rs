@@ -1,139 +1,12 @@
 //! Programs that are given code as text: could that code read a file or run a program?
 
 use crate::command::Simple;
-use crate::unwrap::base_name;
+use crate::tables::code::{AWKS, CAPABLE, EDITORS, INTERPRETERS, LITTLE, SEDS};
+use crate::unwrap::program_of;
 use crate::words::Word;
 
-/// Programs that run code which they are given as text. Versions may follow (`python3.12`).
-const INTERPRETERS: [&str; 41] = [
-    "python",
-    "ipython",
-    "pypy",
-    "perl",
-    "raku",
-    "ruby",
-    "jruby",
-    "node",
-    "deno",
-    "bun",
-    "tsx",
-    "ts-node",
-    "qjs",
-    "gjs",
-    "php",
-    "lua",
-    "luajit",
-    "tclsh",
-    "wish",
-    "expect",
-    "osascript",
-    "pwsh",
-    "powershell",
-    "R",
-    "Rscript",
-    "julia",
-    "octave",
-    "ghci",
-    "runghc",
-    "scala",
-    "groovy",
-    "jshell",
-    "elixir",
-    "iex",
-    "erl",
-    "guile",
-    "racket",
-    "sbcl",
-    "clisp",
-    "clojure",
-    "swift",
-];
-/// Without any of these, code reads no file and runs no program.
-const CAPABLE: [&str; 30] = [
-    "open", "read", "import", "require", "exec", "eval", "system", "file", "io", "`", "load", "use", "do", "<",
-    "process", "fs", "deno", "bun", "function", "global", "qx", "__", "attr", "kernel", "%x", "include", "glob",
-    "spawn", "shell", "with",
-];
-
-/// A program with a language of its own, in which few words reach a file or a program.
-struct Little {
-    programs: &'static [&'static str],
-    /// These words, in lower case.
-    words: &'static [&'static str],
-    /// It may be fed the code, so that all of the command is looked at.
-    fed: bool,
-}
-
-const LITTLE: &[Little] = &[
-    Little {
-        programs: &["sqlite", "sqlite3", "duckdb"],
-        words: &[
-            ".shell",
-            ".system",
-            ".sh ",
-            ".sy",
-            "readfile",
-            "writefile",
-            "edit(",
-            "load_extension",
-            ".load",
-            ".read",
-            ".import",
-            ".im",
-            ".output",
-            ".once",
-            ".open",
-            "attach",
-            ".excel",
-            ".www",
-            ".archive",
-            ".ar",
-            ".restore",
-            ".backup",
-            ".clone",
-            ".save",
-            ".log",
-            ".cd",
-            "read_",
-            "copy ",
-            "fsdir",
-            "zipfile",
-        ],
-        fed: true,
-    },
-    Little {
-        programs: &["psql"],
-        words: &["\\!", "\\copy", "program", "pg_read", "\\i", "\\o", "\\g", "\\w", "\\e", "\\s", "lo_"],
-        fed: true,
-    },
-    Little {
-        programs: &["mysql", "mariadb"],
-        words: &["system", "\\!", "load", "source", "\\.", "infile", "outfile", "pager", "tee", "edit"],
-        fed: true,
-    },
-    Little {
-        programs: &["gdb", "lldb"],
-        words: &[
-            "shell", "!", "python", "py ", "call", "source", "make", "pipe", "| ", "dump", "restore", "script",
-            "platform", "expr", "guile", "system", "print", "p ",
-        ],
-        fed: true,
-    },
-    Little { programs: &["ed", "red"], words: &["!", "r ", "e ", "w "], fed: true },
-    Little { programs: &["dc"], words: &["!"], fed: true },
-    Little { programs: &["m4"], words: &["syscmd", "include", "undivert"], fed: true },
-    Little { programs: &["gnuplot"], words: &["system", "`", "!", "|", "load", "call", "<"], fed: true },
-    Little { programs: &["mail", "mailx"], words: &["~!", "~|", "~<", "~r", "~d", "~e"], fed: true },
-    Little { programs: &["emacs"], words: &["-eval", "--eval", "-f", "--funcall", "-l", "--load"], fed: false },
-    Little { programs: &["less", "more"], words: &["+!", "+|", "+:e", "+s"], fed: false },
-];
-
-const EDITORS: [&str; 6] = ["vim", "vi", "nvim", "ex", "view", "vimdiff"];
-const AWKS: [&str; 5] = ["awk", "gawk", "mawk", "nawk", "original-awk"];
-const SEDS: [&str; 2] = ["sed", "gsed"];
-
 fn plain_name(words: &[Word]) -> &str {
-    let name = words.first().map_or("", |word| base_name(&word.text));
+    let name = program_of(words);
     name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.')
 }
 
@@ -145,7 +18,7 @@ pub(crate) fn runs_capable_code(simple: &Simple, command: &str) -> bool {
 /// Whether a program with a language of its own is told to reach for a file or a program, by its words or by what the
 /// command feeds it.
 pub(crate) fn little(words: &[Word], command: &str) -> bool {
-    let name = words.first().map_or("", |word| base_name(&word.text));
+    let name = program_of(words);
     let rest = words.get(1..).unwrap_or_default();
     if AWKS.contains(&name) {
         return awk(rest);

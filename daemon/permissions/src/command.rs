@@ -30,6 +30,14 @@ pub struct Simple {
     pub inner: Option<Box<Inner>>,
 }
 
+impl Simple {
+    /// The program that it calls, without its folder; empty when it only assigns.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        unwrap::program_of(&self.words)
+    }
+}
+
 /// What a wrapper runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {

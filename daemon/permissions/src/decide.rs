@@ -5,23 +5,19 @@ use std::path::{Path, PathBuf};
 
 use mcode_events::run::ApprovalPolicy;
 
-use crate::access::{Access, Category, Unconfined};
+use crate::access::{Access, Category, GUARDED, PLANS, Unconfined};
 use crate::command::{Parsed, Simple, parse};
 use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
-use crate::naming::{Name, raw_commands};
 use crate::paths::{Places, absolute, is_secret};
 use crate::readonly::{harmless_variable, only_looks, stays_inside};
 use crate::rule::{Rule, RuleSet, Subject};
 use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
+use crate::touched::{Name, raw_commands};
 use crate::uncertain::unknown_part;
 use crate::verdict::{Decision, Verdict};
 use crate::words::Word;
 
-/// Where plan mode may write, from the project's root.
-const PLANS: &str = ".mcode/plans";
-/// Folders whose content runs or configures things: a rule must name them to allow changes in them.
-const GUARDED: [&str; 2] = [".git", ".mcode"];
 /// Targets of redirections that keep nothing.
 const NOWHERE: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
 

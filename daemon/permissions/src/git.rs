@@ -183,7 +183,8 @@ const QUIET: &[&str] = &[
     "write-tree",
 ];
 /// Subcommands that change the files that their words name.
-const CHANGING: &[&str] = &["checkout", "restore", "rm", "mv", "clean", "checkout-index", "apply", "reset", "stash"];
+const CHANGING_SUBCOMMANDS: &[&str] =
+    &["checkout", "restore", "rm", "mv", "clean", "checkout-index", "apply", "reset", "stash"];
 
 /// The command without the options before its subcommand; `None` when it is not `git`.
 fn plain(words: &[Word]) -> Option<Vec<Word>> {
@@ -196,7 +197,8 @@ fn plain(words: &[Word]) -> Option<Vec<Word>> {
 
 /// Whether a command changes the files that it names.
 pub(crate) fn changes_named(words: &[Word]) -> bool {
-    plain(words).is_some_and(|words| words.get(1).is_some_and(|word| CHANGING.contains(&word.text.as_str())))
+    plain(words)
+        .is_some_and(|words| words.get(1).is_some_and(|word| CHANGING_SUBCOMMANDS.contains(&word.text.as_str())))
 }
 
 /// Whether the subcommand is none of `git`'s own, so that it may be an alias for any.

@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::command::{Parsed, Simple, parse};
-use crate::git::{Shows, changes_named, shows};
-use crate::naming::{CHANGING, raw_commands};
+use crate::git::{Shows, shows};
 use crate::paths::{absolute, named_paths};
-use crate::unwrap::base_name;
+use crate::touched::{changes, raw_commands};
 use crate::words::Word;
 
 /// Most paths that are told of one command; of one that names more, the rest is not known.
@@ -63,8 +62,8 @@ fn collect(parsed: &Parsed, cwd: &Path, home: Option<&Path>, found: &mut BTreeSe
         add(&redirect.target, &bases, home, redirect.write, false, found);
     }
     for simple in parsed.all() {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
-        let (changes, searched) = (CHANGING.contains(&program) || changes_named(&simple.words), searches(simple));
+        let program = simple.program();
+        let (changes, searched) = (changes(simple), searches(simple));
         for word in simple.words.iter().skip(1) {
             add(word, &bases, home, changes, searched, found);
         }
@@ -101,7 +100,7 @@ fn add(
 pub(crate) fn bases(parsed: &Parsed, cwd: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut bases = vec![cwd.to_path_buf()];
     for simple in parsed.all() {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        let program = simple.program();
         let moves = matches!(program, "cd" | "pushd");
         let mut words = simple.words.iter().skip(1).peekable();
         let mut targets: Vec<&str> = Vec::new();
@@ -131,7 +130,7 @@ pub(crate) fn bases(parsed: &Parsed, cwd: &Path, home: Option<&Path>) -> Vec<Pat
 
 /// Whether the command reads whole folders.
 fn searches(simple: &Simple) -> bool {
-    let program = simple.words.first().map_or("", |word| base_name(&word.text));
+    let program = simple.program();
     let options = || simple.words.iter().skip(1).map(|word| word.text.as_str()).filter(|text| text.starts_with('-'));
     let letters = |wanted: &[char]| options().any(|text| !text.starts_with("--") && text.contains(wanted));
     let named = |wanted: &str| options().any(|text| text.starts_with(wanted));

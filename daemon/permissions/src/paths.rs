@@ -183,6 +183,24 @@ pub(crate) fn named_paths(word: &Word, cwd: &Path, home: Option<&Path>) -> Vec<P
     paths
 }
 
+/// Files and folders of the home folder in which well-known programs keep secrets. The sandbox hides them all, and more.
+pub const SECRET_PLACES: [&str; 14] = [
+    ".ssh",
+    ".gnupg",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".config/gcloud",
+    ".password-store",
+    ".aws/credentials",
+    ".npmrc",
+    ".pypirc",
+    ".docker/config.json",
+    ".kube/config",
+    ".config/gh/hosts.yml",
+    ".cargo/credentials.toml",
+];
+
 /// Whether a path is one that well-known programs keep secrets in.
 pub(crate) fn is_secret(path: &Path, home: Option<&Path>) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -197,17 +215,7 @@ pub(crate) fn is_secret(path: &Path, home: Option<&Path>) -> bool {
         return true;
     }
     let Some(below) = home.and_then(|home| path.strip_prefix(home).ok()) else { return false };
-    const FOLDERS: [&str; 4] = [".ssh", ".gnupg", ".config/gcloud", ".password-store"];
-    const FILES: [&str; 7] = [
-        ".aws/credentials",
-        ".npmrc",
-        ".pypirc",
-        ".docker/config.json",
-        ".kube/config",
-        ".config/gh/hosts.yml",
-        ".cargo/credentials.toml",
-    ];
-    FOLDERS.iter().any(|folder| below.starts_with(folder)) || FILES.iter().any(|file| below == Path::new(file))
+    SECRET_PLACES.iter().any(|place| below.starts_with(place))
 }
 
 #[cfg(test)]

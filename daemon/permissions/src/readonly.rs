@@ -5,60 +5,8 @@ use std::path::Path;
 use crate::command::{Parsed, Simple};
 use crate::matching::git_without_globals;
 use crate::paths::{Places, is_secret, named_paths};
+use crate::tables::harmless::{HARMLESS, HARMLESS_VARIABLES};
 use crate::words::Word;
-
-/// Programs that only look, whatever their arguments.
-pub(crate) const HARMLESS: [&str; 33] = [
-    "ls",
-    "cat",
-    "head",
-    "tail",
-    "wc",
-    "grep",
-    "egrep",
-    "fgrep",
-    "pwd",
-    "echo",
-    "which",
-    "stat",
-    "du",
-    "df",
-    "basename",
-    "dirname",
-    "realpath",
-    "readlink",
-    "cut",
-    "tr",
-    "diff",
-    "cmp",
-    "true",
-    "false",
-    "test",
-    "[",
-    "id",
-    "uname",
-    "nl",
-    "tac",
-    "type",
-    "sha256sum",
-    "md5sum",
-];
-
-/// Variables that may be set before a command without changing what it does to the system.
-const HARMLESS_VARIABLES: [&str; 12] = [
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "NO_COLOR",
-    "FORCE_COLOR",
-    "CI",
-    "TERM",
-    "COLUMNS",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    "CARGO_TERM_COLOR",
-    "NODE_ENV",
-];
 
 /// Whether setting this variable can not make a command do something else.
 pub(crate) fn harmless_variable(name: &str) -> bool {
@@ -73,7 +21,7 @@ pub(crate) fn only_looks(parsed: &Parsed) -> bool {
 
 /// Whether every path that the command names is in the project, and none is known to hold secrets.
 pub(crate) fn stays_inside(parsed: &Parsed, cwd: &Path, places: &Places<'_>) -> bool {
-    let mut moves = parsed.all().filter(|simple| program(simple) == "cd").peekable();
+    let mut moves = parsed.all().filter(|simple| simple.program() == "cd").peekable();
     let moved = moves.peek().is_some();
     // Without a folder, and with `-`, it is not known where `cd` leads.
     if !moves.all(|simple| matches!(&simple.words[1..], [folder] if !folder.text.starts_with('-'))) {
@@ -89,10 +37,6 @@ pub(crate) fn stays_inside(parsed: &Parsed, cwd: &Path, places: &Places<'_>) -> 
                 .iter()
                 .all(|path| path == Path::new("/dev/null") || (places.inside(path) && !is_secret(path, places.home)))
     })
-}
-
-fn program(simple: &Simple) -> &str {
-    simple.words.first().map_or("", |word| &word.text)
 }
 
 fn simple_only_looks(simple: &Simple) -> bool {

@@ -6,8 +6,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use mcode_config::effective::{PermissionRules, RuleSource, WrittenRule};
 
 use crate::matching::CommandPattern;
-use crate::names;
 use crate::paths::PathPattern;
+use crate::vocabulary;
 
 /// Longest rule in bytes.
 pub(crate) const RULE_BYTES_MAX: usize = 4096;
@@ -176,7 +176,7 @@ pub(crate) fn parse_rule(text: &str, file: &str, line: usize, source: RuleSource
         other => {
             let glob = simple_glob(other)?;
             // A rule that speaks of nothing would be dropped without a word, and a deny rule with it.
-            if let Some(reason) = names::unknown(other, &glob) {
+            if let Some(reason) = vocabulary::unknown(other, &glob) {
                 return Err(reason);
             }
             Subject::Tool(glob)

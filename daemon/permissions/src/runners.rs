@@ -2,77 +2,25 @@
 
 use crate::code::little;
 use crate::matching::git_without_globals;
-use crate::readonly::{HARMLESS, bundled, sed_prints};
+use crate::readonly::{bundled, sed_prints};
+use crate::tables::code::{AWKS, EDITORS, EVALUATORS, INTERPRETERS, SEDS};
+use crate::tables::harmless::{HARMLESS, RUNS_NOTHING};
 use crate::texts::telling_words;
-use crate::unwrap::base_name;
+use crate::unwrap::program_of;
 use crate::words::Word;
-
-/// Programs that never run their arguments. The arguments of every other program may be a command: no list of
-/// wrappers is ever complete.
-const RUNS_NOTHING: [&str; 33] = [
-    "cp", "mv", "rm", "mkdir", "touch", "ln", "chmod", "chown", "rmdir", "tee", "git", "man", "export", "declare",
-    "local", "readonly", "unset", "typeset", "cd", "pushd", "kill", "pkill", "killall", "apt", "apt-get", "brew",
-    "pip", "pip3", "[[", "sleep", "printf", "sort", "find",
-];
-
-/// Programs that take commands or code as text: in an argument, a here-document or from a pipe. Versions may follow
-/// (`python3.12`).
-const EVALUATORS: [&str; 38] = [
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "node",
-    "deno",
-    "bun",
-    "php",
-    "lua",
-    "awk",
-    "gawk",
-    "mawk",
-    "sed",
-    "tclsh",
-    "expect",
-    "osascript",
-    "pwsh",
-    "powershell",
-    "trap",
-    "mapfile",
-    "readarray",
-    "complete",
-    "bind",
-    "alias",
-    "script",
-    "ssh",
-    "su",
-    "runuser",
-    "tmux",
-    "screen",
-    "vim",
-    "vi",
-    "ex",
-    "ed",
-    "gdb",
-    "watch",
-    "parallel",
-    "at",
-];
-
-fn name(words: &[Word]) -> &str {
-    words.first().map_or("", |word| base_name(&word.text))
-}
 
 /// Whether the command's arguments are surely no command.
 pub(crate) fn runs_nothing(words: &[Word]) -> bool {
-    let name = name(words);
-    RUNS_NOTHING.contains(&name) || HARMLESS.contains(&name) || matches!(name, "rg" | "tree" | "uniq" | "date")
+    let name = program_of(words);
+    RUNS_NOTHING.contains(&name) || HARMLESS.contains(&name)
 }
 
 /// Whether some text that the command is given is run as commands or code.
 pub(crate) fn evaluates_text(words: &[Word]) -> bool {
-    let name = name(words).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
+    let name = program_of(words).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
     let configured = || git_without_globals(words).is_some_and(|(_, harmless, _)| !harmless);
-    EVALUATORS.contains(&name) || (name == "git" && configured())
+    let lists: [&[&str]; 5] = [&INTERPRETERS, &AWKS, &SEDS, &EDITORS, &EVALUATORS];
+    lists.iter().any(|list| list.contains(&name)) || (name == "git" && configured())
 }
 
 /// A `git` command that brings its own aliases may be any `git` command.
@@ -104,7 +52,7 @@ pub(crate) fn sharp_words<'a>(words: &'a [Word], command: &str) -> Vec<&'a str> 
 }
 
 fn own_sharp_words(words: &[Word]) -> Vec<&str> {
-    let name = name(words);
+    let name = program_of(words);
     let texts = || words.iter().skip(1).map(|word| word.text.as_str());
     let starting = |starts: &[&str]| -> Vec<&str> {
         texts().filter(|text| starts.iter().any(|start| text.starts_with(start))).collect()

@@ -2,7 +2,9 @@
 
 use mcode_git::Setting;
 
-use crate::programs::{FED, HARMLESS_TEXTS, Operands, RUNNING, Running, Sets, TELLING, Takes, Telling, VARIABLES};
+use crate::tables::running::{
+    FED, HARMLESS_TEXTS, Operands, RUNNING, Running, Sets, TELLING, Takes, Telling, VARIABLES,
+};
 use crate::unwrap::base_name;
 use crate::words::Word;
 

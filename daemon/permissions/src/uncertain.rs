@@ -11,63 +11,14 @@ use crate::code::runs_capable_code;
 use crate::command::{Parsed, Simple};
 use crate::git::{Shows, may_be_alias, shows};
 use crate::mentions::bases;
-use crate::naming::CHANGING;
 use crate::paths::{Places, absolute};
 use crate::rule::{Rule, Subject};
+use crate::tables::files::{BUILDING, PATTERN_FIRST, SHOWING_NOTHING};
+use crate::tables::running::TELLING;
+use crate::tables::wrappers::{SHELLS, WRAPPERS};
+use crate::touched::changes;
 use crate::unwrap::base_name;
 use crate::words::Word;
-
-/// Programs that read the files that their words name, with whether the first of these words is a pattern or script.
-const READERS: [(&str, bool); 48] = [
-    ("cat", false),
-    ("tac", false),
-    ("nl", false),
-    ("head", false),
-    ("tail", false),
-    ("less", false),
-    ("more", false),
-    ("bat", false),
-    ("grep", true),
-    ("egrep", true),
-    ("fgrep", true),
-    ("zgrep", true),
-    ("rg", true),
-    ("ag", true),
-    ("sed", true),
-    ("awk", true),
-    ("gawk", true),
-    ("jq", true),
-    ("cut", false),
-    ("sort", false),
-    ("uniq", false),
-    ("paste", false),
-    ("join", false),
-    ("diff", false),
-    ("cmp", false),
-    ("comm", false),
-    ("xxd", false),
-    ("od", false),
-    ("hexdump", false),
-    ("strings", false),
-    ("base64", false),
-    ("base32", false),
-    ("rev", false),
-    ("fold", false),
-    ("tr", false),
-    ("cp", false),
-    ("mv", false),
-    ("ln", false),
-    ("dd", false),
-    ("tar", false),
-    ("zip", false),
-    ("gzip", false),
-    ("openssl", false),
-    ("curl", false),
-    ("scp", false),
-    ("rsync", false),
-    ("install", false),
-    ("source", false),
-];
 
 /// Variables that say where names lead.
 const LEADING: [&str; 4] = ["HOME", "PWD", "OLDPWD", "CDPATH"];
@@ -97,7 +48,7 @@ pub(crate) fn unknown_part(
         return Some("the shell may evaluate text in it as an expression, which can run further commands".into());
     }
     if let Some(simple) = parsed.all().find(|simple| runs_capable_code(simple, command)) {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
+        let program = simple.program();
         return Some(format!("what the code does that '{program}' is given is not known"));
     }
     if rules().any(about_git) && parsed.all().any(|simple| may_be_alias(&simple.words)) {
@@ -124,15 +75,25 @@ pub(crate) fn unknown_part(
         }
     }
     parsed.all().find_map(|simple| {
-        let program = simple.words.first().map_or("", |word| base_name(&word.text));
-        let reads = reading.then(|| READERS.iter().find(|(name, _)| *name == program)).flatten();
-        let changes = changing && CHANGING.contains(&program);
-        let unknown = reads.is_some_and(|(_, pattern)| operand_unknown(simple, *pattern))
+        let program = simple.program();
+        let reads = reading && may_show(program);
+        let changes = changing && changes(simple);
+        let unknown = reads && operand_unknown(simple, PATTERN_FIRST.contains(&program))
             || changes && operand_unknown(simple, false)
             // After a move to somewhere, no relative name is known.
-            || lost && (reads.is_some() || changes) && simple.words.iter().skip(1).any(is_relative);
+            || lost && (reads || changes) && simple.words.iter().skip(1).any(is_relative);
         if unknown { file(program) } else { None }
     })
+}
+
+/// Whether a program may show what is in the files that its words name. What wrappers and shells run is judged itself.
+fn may_show(program: &str) -> bool {
+    let other = SHOWING_NOTHING.contains(&program) || BUILDING.contains(&program) || SHELLS.contains(&program);
+    let runs = || {
+        WRAPPERS.iter().any(|wrapper| wrapper.name == program)
+            || TELLING.iter().any(|telling| telling.program == program)
+    };
+    !(program.is_empty() || other || runs())
 }
 
 /// Whether a rule may be about a command of `git`.
@@ -168,14 +129,17 @@ fn shown_by_git(parsed: &Parsed, cwd: &Path, rules: &[&Rule], places: &Places<'_
         let subcommand = || simple.words.iter().skip(1).find(|word| !word.text.starts_with('-'));
         meant.then(|| {
             let name = subcommand().map_or("", |word| word.text.as_str());
-            format!("'git {name}' can show any file of the repository (name the files it may show after '--')")
+            format!(
+                "'git {name}' can show what git keeps of any file, also of those that the rule is about; say which files \
+                 it may show, after '--': git {name} -- src"
+            )
         })
     })
 }
 
 /// Whether it is not known where a command goes to.
 fn moves_somewhere(simple: &Simple) -> bool {
-    let program = simple.words.first().map_or("", |word| base_name(&word.text));
+    let program = simple.program();
     let operand = |word: &&Word| !word.text.starts_with('-') || word.text == "-";
     match program {
         "popd" => true,

@@ -4,6 +4,7 @@ use crate::command::{Inner, Parsed, Redirect, Simple, parse_at};
 use crate::evaluated::{Evaluated, Text};
 use crate::readonly::bundled;
 use crate::runners::runs_nothing;
+use crate::tables::wrappers::{BARE, BARE_OPTIONS, FIND_RUNS, LOADERS, SHELLS, SOURCING, WRAPPERS, Wrapper, wrapper};
 use crate::texts::{Told, is_input, of_variable, told};
 use crate::words::Word;
 
@@ -53,94 +54,14 @@ impl Runs {
     }
 }
 
-/// A program that runs its arguments as a command.
-struct Wrapper {
-    name: &'static str,
-    /// Options that take the next word as their value.
-    valued: &'static [&'static str],
-    /// Words of its own before the command (`timeout 5`).
-    leading: usize,
-    transparent: bool,
-}
-
-const fn wrapper(name: &'static str, valued: &'static [&'static str], leading: usize, transparent: bool) -> Wrapper {
-    Wrapper { name, valued, leading, transparent }
-}
-
-const WRAPPERS: &[Wrapper] = &[
-    wrapper("env", &["-u", "--unset", "-C", "--chdir"], 0, true),
-    wrapper("nice", &["-n", "--adjustment"], 0, true),
-    wrapper("timeout", &["-s", "--signal", "-k", "--kill-after"], 1, true),
-    wrapper("gtimeout", &["-s", "--signal", "-k", "--kill-after"], 1, true),
-    wrapper("nohup", &[], 0, true),
-    wrapper("time", &["-f", "--format", "-o", "--output"], 0, true),
-    wrapper("command", &[], 0, true),
-    wrapper("builtin", &[], 0, true),
-    wrapper("exec", &["-a"], 0, true),
-    wrapper("stdbuf", &["-i", "-o", "-e"], 0, true),
-    wrapper("ionice", &["-c", "-n", "-p", "--class", "--classdata"], 0, true),
-    wrapper("caffeinate", &["-t", "-w"], 0, true),
-    wrapper("setsid", &[], 0, false),
-    wrapper("coproc", &[], 0, false),
-    wrapper("sudo", &["-u", "-g", "-U", "-h", "-p", "-C", "-T", "-r", "-t", "-D", "-R", "--user", "--group"], 0, false),
-    wrapper("doas", &["-u", "-C"], 0, false),
-    wrapper("pkexec", &["--user"], 0, false),
-    wrapper("setpriv", &["--reuid", "--regid", "--groups", "--inh-caps", "--bounding-set"], 0, false),
-    wrapper("chroot", &[], 1, false),
-    wrapper(
-        "xargs",
-        &["-n", "-I", "-P", "-L", "-d", "-E", "-s", "-a", "--max-args", "--max-procs", "--delimiter"],
-        0,
-        false,
-    ),
-    wrapper("chrt", &["-T", "-P", "-D", "--sched-runtime", "--sched-period", "--sched-deadline"], 1, false),
-    wrapper("taskset", &[], 1, false),
-    wrapper("numactl", &["-i", "-N", "-m", "-C", "-l", "-p"], 0, false),
-    wrapper("prlimit", &[], 0, false),
-    wrapper("cpulimit", &["-l", "-e", "-p"], 0, false),
-    wrapper("setarch", &[], 0, false),
-    wrapper("linux32", &[], 0, false),
-    wrapper("linux64", &[], 0, false),
-    wrapper("strace", &["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-a", "-S", "-I"], 0, false),
-    wrapper("ltrace", &["-e", "-o", "-p", "-s", "-u", "-n", "-l", "-x"], 0, false),
-    wrapper("valgrind", &[], 0, false),
-    wrapper("unshare", &["-S", "-G", "-R", "-w"], 0, false),
-    wrapper("nsenter", &["-t", "--target", "-S", "-G"], 0, false),
-    wrapper("fakeroot", &["-l", "-s", "-i", "-b"], 0, false),
-    wrapper("proot", &["-r", "-b", "-w", "-q"], 0, false),
-    wrapper("systemd-run", &["-u", "-p", "-t", "-M", "-H", "--unit", "--property"], 0, false),
-    wrapper("systemd-inhibit", &[], 0, false),
-    wrapper("dbus-run-session", &[], 0, false),
-    wrapper("ssh-agent", &["-a", "-t", "-P"], 0, false),
-    wrapper("xvfb-run", &["-n", "-s", "-e", "-f", "-p", "-w"], 0, false),
-    wrapper("flock", &["-w", "--timeout", "-E"], 1, false),
-    wrapper("entr", &[], 0, false),
-    wrapper("unbuffer", &[], 0, false),
-    wrapper("rlwrap", &[], 0, false),
-    wrapper("setuidgid", &[], 1, false),
-    wrapper("busybox", &[], 0, false),
-    wrapper("toybox", &[], 0, false),
-    wrapper("npx", &["-p", "--package", "-c", "--call"], 0, false),
-    wrapper("bunx", &[], 0, false),
-];
-
-/// Programs that begin so load the program that they are given.
-const LOADERS: [&str; 3] = ["ld-linux", "ld-musl", "ld.so"];
-
-const SHELLS: [&str; 16] = [
-    "sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh", "yash", "oksh", "posh", "xonsh",
-    "nu",
-];
-/// Wrappers that run a shell when they are given no command: it takes what it is fed.
-const BARE: [&str; 8] = ["chroot", "unshare", "nsenter", "fakeroot", "proot", "setarch", "linux32", "linux64"];
-/// Options of `sudo` and `doas` that do the same.
-const BARE_OPTIONS: [&str; 4] = ["-s", "-i", "--shell", "--login"];
-const SOURCING: [&str; 2] = ["source", "."];
-const FIND_RUNS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
-
 /// The last part of a program's path.
 pub(crate) fn base_name(program: &str) -> &str {
     program.rsplit(['/', '\\']).next().unwrap_or(program)
+}
+
+/// The program that a command of these words calls, without its folder; empty when there is none.
+pub(crate) fn program_of(words: &[Word]) -> &str {
+    words.first().map_or("", |word| base_name(&word.text))
 }
 
 /// What a command of these words runs in turn.

@@ -9,6 +9,7 @@ use google_cloud_auth::credentials::{
     AccessTokenCredentials, external_account, impersonated, mds, service_account, user_account,
 };
 use mcode_models::{ModelError, ModelErrorKind, ModelRequest, Secret};
+use mcode_text::chain;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -79,7 +80,7 @@ impl GoogleIdentities {
         let credentials = self.find(&access.identity_env).await?;
         let token = tokio::time::timeout(TOKEN_MAX, credentials.access_token()).await;
         let token = token.map_err(|_| no_token(&format!("nothing answered within {} s", TOKEN_MAX.as_secs())))?;
-        let token = token.map_err(|error| no_token(&causes(&error)))?;
+        let token = token.map_err(|error| no_token(&chain(&error)))?;
         Ok(Some(("authorization".to_owned(), format!("Bearer {}", token.token))))
     }
 
@@ -89,7 +90,7 @@ impl GoogleIdentities {
         if let Some((_, credentials)) = kept.iter().find(|(known, _)| *known == content) {
             return Ok(Arc::clone(credentials));
         }
-        let made = Arc::new(credentials(content.clone()).map_err(|error| no_token(&causes(&error)))?);
+        let made = Arc::new(credentials(content.clone()).map_err(|error| no_token(&chain(&error)))?);
         if kept.len() >= KEPT_MAX {
             kept.pop_front();
         }
@@ -143,16 +144,6 @@ fn credentials(content: Option<Value>) -> Result<AccessTokenCredentials, google_
 fn no_token(reason: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Auth, format!("no Google Cloud token could be had: {reason}"))
         .with_hint("Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file.")
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }
 
 #[cfg(test)]

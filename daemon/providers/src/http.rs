@@ -128,7 +128,7 @@ fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
         builder = builder.tls_certs_only(certs);
     }
     builder.build().map_err(|error| {
-        ModelError::new(ModelErrorKind::Transport, format!("no HTTP client could be made: {}", chain(&error)))
+        ModelError::new(ModelErrorKind::Transport, format!("no HTTP client could be made: {}", causes(&error)))
     })
 }
 
@@ -263,7 +263,7 @@ fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Mo
 
 /// A failure of the connection, in plain words.
 pub(crate) fn transport(error: &reqwest::Error, host: &str) -> ModelError {
-    let words = chain(error);
+    let words = causes(error);
     let lower = words.to_ascii_lowercase();
     if lower.contains("certificate") || lower.contains("unknownissuer") {
         let mut error = ModelError::new(
@@ -307,20 +307,9 @@ fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// The causes of an error, without its URL (which may hold a key).
-fn chain(error: &reqwest::Error) -> String {
-    let mut words = Vec::new();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        if words.last() != Some(&text) {
-            words.push(text);
-        }
-        source = cause.source();
-    }
-    if words.is_empty() {
-        words.push(if error.is_timeout() { "timed out".to_owned() } else { "the connection failed".to_owned() });
-    }
-    words.join(": ")
+fn causes(error: &reqwest::Error) -> String {
+    let unknown = || if error.is_timeout() { "timed out".to_owned() } else { "the connection failed".to_owned() };
+    error.source().map_or_else(unknown, mcode_text::chain)
 }
 
 /// Reads an error body up to [`MAX_ERROR_BODY_BYTES`]; what can not be read is left out.

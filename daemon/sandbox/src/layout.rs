@@ -12,7 +12,7 @@ use crate::policy::FILE_BYTES_MIN;
 use crate::policy::{Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
-const HIDDEN: [&str; 38] = [
+pub const HIDDEN: [&str; 38] = [
     ".ssh",
     ".aws",
     ".azure",

@@ -6,6 +6,7 @@ use mcode_env::{IdGen, SystemIds};
 use mcode_ids::ErrorId;
 use mcode_models::{ModelError, ModelErrorKind};
 use mcode_proto::reasons::{DOMAIN, ERROR_ID_KEY, HINT_KEY, Reason};
+use mcode_text::chain;
 use mcode_threads::{ThreadError, redact};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -37,14 +38,7 @@ pub(crate) fn bad_field(field: &'static str, message: impl Into<String>) -> Stat
 /// A fault of ours: the user gets an id, the log gets the chain.
 fn internal(reason: Reason, error: &dyn Error) -> Status {
     let error_id = ErrorId::from_uuid(SystemIds.next()).to_string();
-    let mut chain = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        chain.push_str(": ");
-        chain.push_str(&inner.to_string());
-        source = inner.source();
-    }
-    tracing::error!(%error_id, %chain, "a call failed");
+    tracing::error!(%error_id, chain = chain(error), "a call failed");
     let metadata = std::collections::HashMap::from([(ERROR_ID_KEY.to_owned(), error_id.clone())]);
     let details = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, metadata);
     Status::with_error_details(Code::Internal, format!("{error} ({error_id})"), details)

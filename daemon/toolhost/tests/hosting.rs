@@ -11,6 +11,7 @@ use mcode_sandbox::{
     About, CommandSpec, Ended, ExitState, Hosted, HostedSpec, Hosts, InputError, Progress, SpawnError,
     TOOL_CALL_VARIABLE,
 };
+use mcode_testkit::{nap, running};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -266,9 +267,10 @@ fn a_command_that_does_not_read_is_not_given_without_end() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_leaves_its_session_and_its_parent_ends_too() {
+    let nap = nap();
     let stage = Stage::new();
-    let command = "(setsid sh -c 'trap \"\" TERM; sleep 301.5 & sleep 301.5' &) ; (sleep 301.5 &) ; exit 0";
-    let hosted = stage.start(spec("escapes", command));
+    let command = format!("(setsid sh -c 'trap \"\" TERM; sleep {nap} & sleep {nap}' &) ; (sleep {nap} &) ; exit 0");
+    let hosted = stage.start(spec("escapes", &command));
     let end = stage.on(until(&hosted, |now| now.ended.is_some()));
     assert!(end.ended == exited(0) && !end.gone, "{end:?}");
     stage.on(async {
@@ -279,38 +281,30 @@ fn what_leaves_its_session_and_its_parent_ends_too() {
     assert!(hosted.usage().rss_bytes > 0);
     stage.on(hosted.end("it was enough"));
     assert_eq!(stage.on(gone(&hosted)).ended, Some(Ended::Killed("it was enough".into())));
-    assert_eq!(running("301.5"), Vec::<String>::new());
-}
-
-/// Command lines of living processes that hold this word.
-#[cfg(target_os = "linux")]
-fn running(word: &str) -> Vec<String> {
-    let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let line = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
-        Some(String::from_utf8_lossy(&line).replace('\0', " "))
-    });
-    lines.filter(|line| line.contains(word)).collect()
+    assert_eq!(running(&nap), Vec::<u32>::new());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_bomb_of_processes_ends_with_its_limit() {
+    let nap = nap();
     let stage = Stage::new();
     // Bounded, so that a fault of what is tested does not take the machine with it.
-    let bomb = "b() { [ $1 -gt 0 ] && { b $(($1 - 1)) & b $(($1 - 1)) & }; sleep 302.5; }; b 8; wait";
-    let mut bounded = spec("bomb", bomb);
+    let bomb = format!("b() {{ [ $1 -gt 0 ] && {{ b $(($1 - 1)) & b $(($1 - 1)) & }}; sleep {nap}; }}; b 8; wait");
+    let mut bounded = spec("bomb", &bomb);
     bounded.limit = Some(Duration::from_millis(500));
     let hosted = stage.start(bounded);
     let end = stage.on(gone(&hosted));
     assert_eq!(end.ended, Some(Ended::TimedOut(Duration::from_millis(500))));
-    assert_eq!(running("302.5"), Vec::<String>::new());
+    assert_eq!(running(&nap), Vec::<u32>::new());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_host_does_not_hold_up_the_end() {
+    let nap = nap();
     let stage = Stage::new();
-    let hosted = stage.start(spec("stopped", "exec sleep 71.5"));
+    let hosted = stage.start(spec("stopped", &format!("exec sleep {nap}")));
     // The host is the command's parent.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", hosted.identity().pid)).unwrap();
     let host: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap();
@@ -319,15 +313,16 @@ fn a_stopped_host_does_not_hold_up_the_end() {
     stage.on(hosted.end("the test has seen enough"));
     let end = stage.on(gone(&hosted));
     assert!(matches!(end.ended, Some(Ended::Lost(_))), "{end:?}");
-    assert_eq!(running("71.5"), Vec::<String>::new());
+    assert_eq!(running(&nap), Vec::<u32>::new());
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_whose_host_is_killed_is_ended_and_told_as_lost() {
+    let nap = nap();
     for with_daemon in [true, false] {
         let mut stage = Stage::new();
-        let hosted = stage.start(spec("lost", "echo so far; (setsid sleep 303.5 &); sleep 303.5"));
+        let hosted = stage.start(spec("lost", &format!("echo so far; (setsid sleep {nap} &); sleep {nap}")));
         stage.on(until(&hosted, |now| now.output_bytes == 7));
         let status = std::fs::read_to_string(stage.folders()[0].join("status")).unwrap();
         let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -343,7 +338,7 @@ fn a_command_whose_host_is_killed_is_ended_and_told_as_lost() {
             stage.on(gone(&stage.survivor()))
         };
         assert!(matches!(end.ended, Some(Ended::Lost(_))), "{end:?}");
-        assert_eq!(running("303.5"), Vec::<String>::new());
+        assert_eq!(running(&nap), Vec::<u32>::new());
     }
 }
 
@@ -387,12 +382,13 @@ fn long_output_keeps_its_beginning_and_its_end() {
 
 #[test]
 fn a_hundred_commands_end_without_a_trace() {
+    let nap = nap();
     let stage = Stage::new();
     stage.on(async {
         let mut all = Vec::new();
         for at in 0..100 {
-            let command = "(setsid sleep 304.5 &); sleep 304.5 & sleep 304.5";
-            all.push(stage.hosts.start(spec(&format!("many_{at}"), command)).await.unwrap());
+            let command = format!("(setsid sleep {nap} &); sleep {nap} & sleep {nap}");
+            all.push(stage.hosts.start(spec(&format!("many_{at}"), &command)).await.unwrap());
         }
         for hosted in &all {
             hosted.end("enough").await;
@@ -403,7 +399,7 @@ fn a_hundred_commands_end_without_a_trace() {
         }
     });
     #[cfg(target_os = "linux")]
-    assert_eq!(running("304.5"), Vec::<String>::new());
+    assert_eq!(running(&nap), Vec::<u32>::new());
     stage.on(async {
         while !stage.folders().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;

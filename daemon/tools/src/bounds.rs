@@ -12,17 +12,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mcode_ids::ThreadId;
 use mcode_permissions::DeniedPaths;
-use mcode_permissions::access::{Access, Unconfined};
+use mcode_permissions::access::{Access, GUARDED, PLANS, Unconfined};
 use mcode_sandbox::{Denied, Grounds, Network, Policy, Watch};
 pub use mcode_sandbox::{NetworkRule, Settings, Strength};
 pub(crate) use temp::TempUse;
 use tokio::sync::OnceCell;
 
-/// Where plan mode keeps its plans, from the project's root; the one place in `.mcode` that file tools write.
-const PLANS: &str = ".mcode/plans";
-/// Folders in which file tools change nothing without being allowed to, wherever they are: what lies there runs or is
-/// obeyed outside the sandbox.
-const GUARDED: [&str; 2] = [".git", ".mcode"];
 /// Writable folders that are named to a model.
 const NAMED_MAX: usize = 3;
 /// Threads that are remembered as told what is not held; beyond it some are told again.

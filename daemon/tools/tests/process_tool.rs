@@ -12,12 +12,13 @@ use mcode_events::tool::{TaskItem, TaskStatus};
 use mcode_ids::ThreadId;
 use mcode_permissions::access::{Access, Below};
 use mcode_sandbox::shell_for;
+use mcode_testkit::{nap, sleeping};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{LIVE_MAX, ShellTool};
 use mcode_tools::tasks::TasksTool;
 use mcode_tools::{AskOutcome, Tool};
 use serde_json::json;
-use stage::{Stage, running, wait_until};
+use stage::{Stage, wait_until};
 
 async fn background(stage: &Stage, command: &str) -> String {
     let out = stage.shell(json!({"command": command, "background": true})).await;
@@ -49,37 +50,40 @@ async fn a_background_command_is_fed_read_and_ends_with_a_notice() {
 
 #[tokio::test]
 async fn a_background_command_gets_a_terminal_that_is_typed_on() {
+    let nap = nap();
     let stage = Stage::new();
     let error = stage.try_shell(json!({"command": "tty", "terminal": true})).await.unwrap_err().to_string();
     assert!(error.contains("background: true"), "{error}");
-    let command = "test -t 0 && test -t 1 && stty size; stty -echo; read line; echo \"got $line\"; sleep 56.07; exit 9";
+    let command =
+        format!("test -t 0 && test -t 1 && stty size; stty -echo; read line; echo \"got $line\"; sleep {nap}; exit 9");
     let out = stage.shell(json!({"command": command, "background": true, "terminal": true})).await.text;
     let id = out.split(' ').find(|word| word.starts_with("prc_")).unwrap();
     let poll = stage.process(json!({"action": "poll", "id": id, "wait_s": 10})).await.text;
     assert!(poll.starts_with("50 200\n"), "{poll}");
     stage.process(json!({"action": "write", "id": id, "input": "it\n"})).await;
-    wait_until("the sleep", || running("sleep 56.07") == 1).await;
+    wait_until("the sleep", || sleeping(&nap) == 1).await;
     let poll = stage.process(json!({"action": "poll", "id": id, "wait_s": 10})).await.text;
     assert!(poll.contains("got it\n"), "{poll}");
     // What Ctrl-C is on a terminal.
     stage.process(json!({"action": "write", "id": id, "input": "\u{3}"})).await;
     wait_until("the end", || !stage.port.exited().is_empty()).await;
-    assert_eq!(running("sleep 56.07"), 0);
+    assert_eq!(sleeping(&nap), 0);
 }
 
 #[tokio::test]
 async fn processes_are_listed_and_killed_and_belong_to_their_thread() {
+    let nap = nap();
     let stage = Stage::new();
     assert_eq!(stage.process(json!({"action": "list"})).await.text, "No processes in this thread.");
-    let id = background(&stage, "sleep 55.02 & sleep 55.02").await;
-    wait_until("both", || running("sleep 55.02") == 2).await;
+    let id = background(&stage, &format!("sleep {nap} & sleep {nap}")).await;
+    wait_until("both", || sleeping(&nap) == 2).await;
     let list = stage.process(json!({"action": "list"})).await.text;
-    assert!(list.starts_with(&id) && list.contains("running for") && list.contains("sleep 55.02"), "{list}");
+    assert!(list.starts_with(&id) && list.contains("running for") && list.contains(&format!("sleep {nap}")), "{list}");
     let error = stage.try_process(json!({"action": "poll", "id": "prc_1"})).await.unwrap_err().to_string();
     assert!(error.contains("no process 'prc_1'") && error.contains(&id), "{error}");
     let out = stage.process(json!({"action": "kill", "id": id})).await;
     assert!(out.text.contains("killed: by the process tool"), "{}", out.text);
-    assert_eq!(running("sleep 55.02"), 0);
+    assert_eq!(sleeping(&nap), 0);
     // The tool's result has said so; a notice would say it twice.
     assert_eq!(stage.port.exited()[0].notice, None);
 }
@@ -121,28 +125,30 @@ async fn a_command_with_a_limit_of_its_own_is_waited_for() {
 
 #[tokio::test]
 async fn closing_a_hundred_threads_leaves_nothing() {
+    let nap = nap();
     let mut stage = Stage::new();
     let mut threads = Vec::new();
     for _ in 0..100 {
         stage.context.thread_id = ThreadId::from_uuid(SystemIds.next());
         threads.push(stage.context.thread_id);
-        background(&stage, "(setsid sleep 58.05 &); sleep 58.05 & sleep 58.05").await;
+        background(&stage, &format!("(setsid sleep {nap} &); sleep {nap} & sleep {nap}")).await;
     }
-    wait_until("all of it", || running("sleep 58.05") == 300).await;
+    wait_until("all of it", || sleeping(&nap) == 300).await;
     futures::future::join_all(threads.iter().map(|thread| stage.table.kill_thread(*thread))).await;
-    assert_eq!((running("sleep 58.05"), stage.port.exited().len()), (0, 100));
+    assert_eq!((sleeping(&nap), stage.port.exited().len()), (0, 100));
 }
 
 #[tokio::test]
 async fn the_number_of_processes_is_bounded() {
+    let nap = nap();
     let stage = Stage::new();
     for _ in 0..LIVE_MAX {
-        background(&stage, "sleep 56.03").await;
+        background(&stage, &format!("sleep {nap}")).await;
     }
     let error = stage.try_shell(json!({"command": "echo"})).await.unwrap_err().to_string();
     assert!(error.starts_with("32 processes of this thread still run"), "{error}");
     stage.table.kill_all().await;
-    assert_eq!((running("sleep 56.03"), stage.port.exited().len()), (0, LIVE_MAX));
+    assert_eq!((sleeping(&nap), stage.port.exited().len()), (0, LIVE_MAX));
     assert_eq!(stage.shell(json!({"command": "echo"})).await.code, Some(0));
 }
 

@@ -6,40 +6,45 @@ mod stage;
 
 use std::time::Duration;
 
+use mcode_testkit::{nap, sleeping};
 use mcode_tools::ToolFailure;
 use serde_json::json;
-use stage::{Stage, running, wait_until};
+use stage::{Stage, wait_until};
 use tokio::time::Instant;
 
 #[tokio::test]
 async fn b01_a_timeout_ends_the_children_too() {
+    let nap = nap();
     let stage = Stage::new();
     let began = Instant::now();
-    let command = "for i in 1 2 3; do sh -c 'exec sleep 31337.01' & done; sleep 31337.01";
+    let command = format!("for i in 1 2 3; do sh -c 'exec sleep {nap}' & done; sleep {nap}");
     let out = stage.shell(json!({"command": command, "timeout_s": 2})).await;
     assert!(began.elapsed() < Duration::from_secs(5));
     assert!(out.text.contains("timed out after 2 s"), "{}", out.text);
     assert!(out.failed);
-    assert_eq!(running("sleep 31337.01"), 0);
+    assert_eq!(sleeping(&nap), 0);
     assert_eq!(stage.port.exited().len(), 1);
 }
 
 #[tokio::test]
 async fn b03_a_command_that_ignores_term_is_killed_and_we_live() {
+    let nap = nap();
     let stage = Stage::new();
     for _ in 0..2 {
-        let out = stage.shell(json!({"command": "trap '' TERM; sleep 60.03", "timeout_s": 1})).await;
+        let out = stage.shell(json!({"command": format!("trap '' TERM; sleep {nap}"), "timeout_s": 1})).await;
         assert!(out.text.contains("timed out after 1 s"), "{}", out.text);
     }
-    assert_eq!(running("sleep 60.03"), 0);
+    assert_eq!(sleeping(&nap), 0);
 }
 
 #[tokio::test]
 async fn b04_a_child_that_holds_the_pipe_does_not_hold_the_call() {
+    let nap = nap();
     let stage = Stage::new();
-    for (command, word) in
-        [("sleep 30.04 & echo done", "done"), ("sleep 30.04 </dev/null >/dev/null & echo done2", "done2")]
-    {
+    for (command, word) in [
+        (format!("sleep {nap} & echo done"), "done"),
+        (format!("sleep {nap} </dev/null >/dev/null & echo done2"), "done2"),
+    ] {
         let began = Instant::now();
         let out = stage.shell(json!({"command": command})).await;
         assert!(began.elapsed() < Duration::from_secs(2));
@@ -50,10 +55,10 @@ async fn b04_a_child_that_holds_the_pipe_does_not_hold_the_call() {
         );
         assert_eq!((out.code, out.failed), (Some(0), false));
     }
-    assert_eq!(running("sleep 30.04"), 2);
+    assert_eq!(sleeping(&nap), 2);
     assert_eq!(stage.port.exited().len(), 0);
     stage.table.kill_thread(stage.context.thread_id).await;
-    assert_eq!(running("sleep 30.04"), 0);
+    assert_eq!(sleeping(&nap), 0);
     assert_eq!(stage.port.exited().len(), 2);
 }
 
@@ -115,16 +120,18 @@ async fn b12_each_call_starts_afresh_as_the_description_says() {
 
 #[tokio::test]
 async fn b14_the_limit_holds_in_the_background_and_is_told() {
+    let nap = nap();
     let stage = Stage::new();
     let began = Instant::now();
-    let out = stage.shell(json!({"command": "sleep 90.14; echo late", "background": true, "timeout_s": 3})).await;
+    let out =
+        stage.shell(json!({"command": format!("sleep {nap}; echo late"), "background": true, "timeout_s": 3})).await;
     assert!(out.text.contains("prc_"), "{}", out.text);
     assert!(began.elapsed() < Duration::from_secs(1));
     wait_until("the notice", || !stage.port.exited().is_empty()).await;
     assert!(began.elapsed() < Duration::from_secs(5));
     let notice = stage.port.exited()[0].notice.clone().unwrap();
     assert!(notice.contains("timed out after 3 s") && !notice.contains("late\n"), "{notice}");
-    assert_eq!(running("sleep 90.14"), 0);
+    assert_eq!(sleeping(&nap), 0);
 }
 
 #[tokio::test]
@@ -163,31 +170,33 @@ async fn b16_the_login_shell_and_its_files_do_not_matter() {
 
 #[tokio::test]
 async fn a_cancelled_call_ends_its_command() {
+    let nap = nap();
     let stage = Stage::new();
     let cancel = stage.context.cancel.clone();
-    let call = stage.try_shell(json!({"command": "sleep 77.01 & sleep 77.01"}));
+    let call = stage.try_shell(json!({"command": format!("sleep {nap} & sleep {nap}")}));
     let canceller = async {
-        wait_until("the command", || running("sleep 77.01") == 2).await;
+        wait_until("the command", || sleeping(&nap) == 2).await;
         cancel.cancel();
     };
     let (result, ()) = tokio::join!(call, canceller);
     assert_eq!(result.unwrap_err(), ToolFailure::Cancelled);
-    assert_eq!(running("sleep 77.01"), 0);
+    assert_eq!(sleeping(&nap), 0);
     assert_eq!(stage.port.exited()[0].reason, "killed: its call was cancelled");
 }
 
 #[tokio::test]
 async fn a_dropped_call_ends_its_command_and_is_recorded() {
+    let nap = nap();
     let stage = Stage::new();
     {
-        let call = stage.try_shell(json!({"command": "sleep 78.01"}));
+        let call = stage.try_shell(json!({"command": format!("sleep {nap}")}));
         tokio::select! {
             _ = call => panic!("the command must not end"),
-            () = wait_until("the command", || running("sleep 78.01") == 1) => {}
+            () = wait_until("the command", || sleeping(&nap) == 1) => {}
         }
     }
     wait_until("the end", || stage.port.exited().len() == 1).await;
-    assert_eq!(running("sleep 78.01"), 0);
+    assert_eq!(sleeping(&nap), 0);
 }
 
 #[tokio::test]

@@ -17,12 +17,16 @@ pub mod crash;
 #[cfg(unix)]
 pub mod daemon;
 pub mod model_server;
+#[cfg(unix)]
+pub mod processes;
 pub mod workspace;
 
 #[cfg(unix)]
 pub use crash::Crashes;
 #[cfg(unix)]
 pub use daemon::{Output, TestDaemon, program};
+#[cfg(unix)]
+pub use processes::{nap, running, sleeping};
 pub use workspace::Workspace;
 
 pub use model_server::{ModelServer, RecordedRequest, Reply, Script, Usage, Wire};

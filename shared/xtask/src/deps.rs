@@ -24,7 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-events", &["mcode-ids"]),
     ("mcode-store", &["mcode-ids", "mcode-env", "mcode-events"]),
     ("mcode-models", &["mcode-ids", "mcode-events"]),
-    ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-events", "mcode-config", "mcode-models"]),
+    ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-text", "mcode-events", "mcode-config", "mcode-models"]),
     ("mcode-permissions", &["mcode-git", "mcode-events", "mcode-config"]),
     ("mcode-sandbox", &["mcode-git"]),
     ("mcode-toolhost", &["mcode-sandbox"]),
@@ -49,7 +49,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "mcode-server",
-        &["mcode-ids", "mcode-env", "mcode-events", "mcode-proto", "mcode-models", "mcode-sandbox", "mcode-threads"],
+        &[
+            "mcode-ids",
+            "mcode-env",
+            "mcode-text",
+            "mcode-events",
+            "mcode-proto",
+            "mcode-models",
+            "mcode-sandbox",
+            "mcode-threads",
+        ],
     ),
     (
         "mcoded",
@@ -68,7 +77,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mcode-server",
         ],
     ),
-    ("mcode-client", &["mcode-env", "mcode-endpoint", "mcode-proto"]),
+    ("mcode-client", &["mcode-env", "mcode-text", "mcode-endpoint", "mcode-proto"]),
     ("mcode-cli", &["mcode-env", "mcode-text", "mcode-config", "mcode-endpoint", "mcode-proto", "mcode-client"]),
 ];
 

@@ -150,7 +150,7 @@ fn show_list(form: Form, entries: Vec<Value>, lines: &[String], none: &str) -> R
 }
 
 fn refused(error: EditError) -> ClientError {
-    let message = mcode_client::error::chain(&error);
+    let message = mcode_text::chain(&error);
     match error {
         EditError::UnknownKey(_) | EditError::NotAKey(_) | EditError::Section(_) => {
             ClientError::new(ErrorKind::User, "UNKNOWN_KEY", message).hint("see what is set with: mcode config list")

@@ -1,31 +1,12 @@
 //! Closing and deleting threads: nothing that they started is left.
 
-use std::collections::BTreeSet;
-
-use mcode_testkit::{Reply, Script};
+use mcode_testkit::{Reply, Script, nap, running};
 use serde_json::json;
 
 use crate::setup::{Stage, of_type, text};
 
 /// Threads of the large test.
 const THREADS: usize = 100;
-
-/// Processes whose command line holds this.
-fn running(mark: &str) -> BTreeSet<u32> {
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(mark)
-        })
-        .collect()
-}
-
-/// A time to sleep by which the processes of this test are known.
-fn nap(test: u32) -> String {
-    format!("7{test}7.{}", std::process::id())
-}
 
 fn spools(stage: &Stage) -> usize {
     std::fs::read_dir(stage.daemon.home().join("state/toolhosts")).map_or(0, Iterator::count)
@@ -34,7 +15,7 @@ fn spools(stage: &Stage) -> usize {
 /// Each has a command in the background with a child in a session of its own and with a clean environment.
 #[test]
 fn a_hundred_closed_threads_leave_no_process() {
-    let nap = nap(1);
+    let nap = nap();
     let command = format!("setsid env -i sleep {nap} & (setsid sleep {nap} &) ; sleep {nap}");
     let server = Script::new().fallback(move |request| {
         if request.tool_results().is_empty() {
@@ -45,13 +26,12 @@ fn a_hundred_closed_threads_leave_no_process() {
     });
     let stage = Stage::new(server);
     let threads: Vec<String> = (0..THREADS).map(|_| stage.detach(&["--yolo", "serve"]).thread_id).collect();
-    let nap = self::nap(1);
     stage.daemon.wait_until("all commands to run", || running(&nap).len() >= 3 * THREADS);
     for thread in &threads {
         let closed = stage.json(&["threads", "close", thread]);
         assert_eq!((&closed["processes_ended"], &closed["thread"]["state"]), (&json!(1), &json!("idle")), "{closed}");
     }
-    assert_eq!(running(&nap), BTreeSet::new());
+    assert_eq!(running(&nap), Vec::<u32>::new());
     stage.daemon.wait_until("the hosts to be gone", || stage.daemon.hosts().is_empty());
     stage.daemon.wait_until("their folders to be gone", || spools(&stage) == 0);
     // A closed thread can be gone on with.
@@ -72,7 +52,7 @@ fn closing_cancels_the_run_and_withdraws_what_it_asked() {
 
 #[test]
 fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
-    let (nap, secret) = (nap(2), "only-in-this-thread");
+    let (nap, secret) = (nap(), "only-in-this-thread");
     let long = format!("yes {secret} | head -c 300000; echo; sleep {nap}");
     let script = |long: &str| {
         Script::new()
@@ -88,7 +68,7 @@ fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     let refused = stage.mcode(&["threads", "delete", &thread]);
     assert!(refused.code == 2 && refused.stderr.contains("--yes"), "{refused:#?}");
     stage.mcode(&["threads", "delete", &thread, "--yes"]).ok();
-    assert_eq!(running(&nap), BTreeSet::new());
+    assert_eq!(running(&nap), Vec::<u32>::new());
     assert_eq!(stage.json(&["threads", "list"])["threads"], json!([]));
     assert_ne!(stage.mcode(&["threads", "show", &thread]).code, 0);
     assert_ne!(stage.ask(&["-t", &thread, "go on"]).code, 0, "it does not come back");

@@ -64,6 +64,16 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
         "python3.12 - <<EOF\nprint(open('sec' + 'ret').read())\nEOF",
         "perl -e 'print `c`'",
         "node --eval 'require(\"f\" + \"s\")'",
+        // Also by programs that are in no list.
+        "zcat $x",
+        "iconv -f latin1 $x",
+        "column -t \"$x\"",
+        "split -b 10 $x",
+        "shuf $f",
+        "ls | xargs fmt",
+        "./tool --input $x",
+        "sudo some-reader $x",
+        "cd $x && zcat a",
     ] {
         for setting in [BUILD, ALL] {
             assert_eq!(shell(&set, text, setting), Ask, "{text}");
@@ -79,6 +89,17 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
         "source env/bin/activate",
         "for f in a b; do echo $f; done",
         "make -j$(nproc)",
+        "ls $x",
+        "wc -l $f",
+        "[ -f $f ] && [[ $f == a ]]",
+        "export A=$x; printf '%s' \"$A\"",
+        "timeout 5 echo $x",
+        "zcat a",
+        "rm $x",
+        "find $x -name a",
+        "ls | xargs -n 1 echo",
+        "git add $f",
+        "npm run $x",
         "cd $x && cargo test",
         "python3 -c 'print(1)'",
         "python3 tool.py --input x",
@@ -91,6 +112,30 @@ fn what_is_not_known_asks_where_a_rule_may_mean_it_even_when_all_is_approved() {
     let edits = rules(&["shell"], &[], &["edit(kept)"]);
     for (text, wanted) in [("cat a > $out", Ask), ("rm $x", Ask), ("cat $x", Allow)] {
         assert_eq!(shell(&edits, text, ALL), wanted, "{text}");
+    }
+}
+
+#[test]
+fn what_git_changes_is_not_known_either_where_a_rule_on_editing_may_mean_it() {
+    let set = rules(&["shell"], &[], &["edit(secret)"]);
+    for text in [
+        "git rm \"$f\"",
+        "git checkout -- $f",
+        "git checkout HEAD -- \"$f\"",
+        "git mv $a b",
+        "git -C . restore $f",
+        "cd $x && git rm a",
+    ] {
+        for setting in [BUILD, ALL] {
+            assert_eq!(shell(&set, text, setting), Ask, "{text}");
+        }
+        assert_eq!(shell(&rules(&["shell"], &[], &[]), text, ALL), Allow, "{text}");
+    }
+    for text in ["git rm secret", "git checkout -- secret", "git mv secret b"] {
+        assert_eq!(shell(&set, text, ALL), Deny, "{text}");
+    }
+    for text in ["git rm a", "git checkout -- a", "git mv a b", "git commit -m \"$m\"", "git add $f"] {
+        assert_eq!(shell(&set, text, ALL), Allow, "{text}");
     }
 }
 

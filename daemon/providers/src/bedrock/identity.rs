@@ -18,6 +18,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use mcode_env::Clock;
 use mcode_models::{ModelError, ModelErrorKind, ModelRequest};
+use mcode_text::chain;
 use tokio::sync::Mutex;
 
 use crate::exchange::Call;
@@ -104,7 +105,7 @@ impl Identities {
                 .await;
             let region = config.region().map(|region| region.as_ref().to_owned());
             let provider = config.credentials_provider().ok_or_else(|| "there is no way to find them".to_owned())?;
-            let credentials = provider.provide_credentials().await.map_err(|error| causes(&error))?;
+            let credentials = provider.provide_credentials().await.map_err(|error| chain(&error))?;
             Ok::<_, String>((credentials, region))
         };
         let found = tokio::time::timeout(FIND_MAX, finding).await;
@@ -152,7 +153,7 @@ fn signed(
     now: SystemTime,
 ) -> Result<Call, ModelError> {
     let wrong = |error: &dyn std::error::Error| {
-        ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be signed: {}", causes(error)))
+        ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be signed: {}", chain(error)))
     };
     let identity = credentials.clone().into();
     let params = v4::SigningParams::builder()
@@ -183,16 +184,6 @@ fn no_credentials(reason: &str) -> ModelError {
         "Set AWS_BEARER_TOKEN_BEDROCK, or AWS_PROFILE (after `aws sso login`), or AWS_ACCESS_KEY_ID and \
          AWS_SECRET_ACCESS_KEY.",
     )
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }
 
 /// Lets the chain reach services through our client, and so through the proxy and with the certificates of the user.

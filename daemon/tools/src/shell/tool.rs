@@ -9,7 +9,7 @@ use mcode_ids::ProcessId;
 use mcode_permissions::access::{Access, Category, Unconfined};
 use mcode_sandbox::hosted::Terminal;
 use mcode_sandbox::{About, CommandSpec, HostedSpec, Hosts, Shell, ShellCommand, SpawnError, TOOL_CALL_VARIABLE};
-use mcode_text::truncate_bytes;
+use mcode_text::{chain, truncate_bytes};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -294,8 +294,7 @@ pub(super) const fn heading(beyond: &Access) -> &'static str {
 }
 
 fn spawn_failure(error: &SpawnError) -> ToolFailure {
-    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    ToolFailure::Failed(format!("{error}{cause}"))
+    ToolFailure::Failed(chain(error))
 }
 
 /// The text, or its beginning with how much was left out.

@@ -228,17 +228,6 @@ impl Stage {
     }
 }
 
-/// How many living processes have exactly this command line.
-pub fn running(command_line: &str) -> usize {
-    let words: Vec<&str> = command_line.split(' ').collect();
-    let wanted = words.iter().flat_map(|word| word.bytes().chain([0])).collect::<Vec<u8>>();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    entries
-        .flatten()
-        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted))
-        .count()
-}
-
 /// Waits until the condition holds; fails after ten seconds.
 pub async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -246,22 +246,14 @@ pub fn end_all(daemon: &TestDaemon) {
 }
 
 fn said((pid, line, call): (u32, String, String)) -> String {
-    format!("{pid} {line}of {call}")
+    format!("{pid} {line} of {call}")
 }
 
 /// Sleeping children of this program's load: number, command line, and tool call.
 #[must_use]
 pub fn leftovers() -> Vec<(u32, String, String)> {
-    let nap = load::nap();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-        .filter_map(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            line.contains(&nap).then(|| (pid, line, tool_call_of(pid)))
-        })
-        .collect()
+    let lines = crate::processes::command_lines().map(|(pid, words)| (pid, words.join(" ")));
+    lines.filter(|(_, line)| line.contains(load::nap())).map(|(pid, line)| (pid, line, tool_call_of(pid))).collect()
 }
 
 /// The tool call whose mark a process carries.

@@ -2,8 +2,8 @@
 //!
 //! Every call that changes something carries a number that was never used before, so a call that ran twice shows.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
@@ -63,10 +63,11 @@ impl Load {
     }
 }
 
-/// The argument of `sleep` by which this program knows its own children: seconds, and the number of the program.
+/// The argument of `sleep` by which this program knows its own children.
 #[must_use]
-pub fn nap() -> String {
-    format!("611.{}", std::process::id())
+pub fn nap() -> &'static str {
+    static NAP: LazyLock<String> = LazyLock::new(crate::processes::nap);
+    &NAP
 }
 
 fn answer(request: &RecordedRequest, next: &AtomicU64) -> Reply {

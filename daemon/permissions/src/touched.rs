@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use crate::access::Below;
+use crate::command::Simple;
 use crate::decide::Case;
 use crate::git::changes_named;
 use crate::mentions::bases;
 use crate::paths::named_paths;
 use crate::rule::{Rule, Subject};
 use crate::runners::evaluates_text;
+use crate::tables::files::CHANGING;
 use crate::words::Word;
 
-/// Programs that change the files they name.
-pub(crate) const CHANGING: [&str; 16] = [
-    "curl", "wget", "rm", "mv", "cp", "tee", "sed", "truncate", "dd", "install", "touch", "chmod", "chown", "ln",
-    "patch", "rmdir",
-];
+/// Whether a command changes the files that it names.
+pub(crate) fn changes(simple: &Simple) -> bool {
+    CHANGING.contains(&simple.program()) || changes_named(&simple.words)
+}
+
 /// A word of a command, and the paths that it may name.
 #[derive(Debug)]
 pub(crate) struct Name {
@@ -55,8 +57,8 @@ impl Case<'_> {
         let mut names: Vec<Name> =
             parsed.redirects.iter().map(|redirect| name(&redirect.target, !redirect.write, redirect.write)).collect();
         for simple in parsed.all() {
-            let program = simple.words.first().map_or("", |word| crate::unwrap::base_name(&word.text));
-            let changes = CHANGING.contains(&program) || changes_named(&simple.words);
+            let program = simple.program();
+            let changes = changes(simple);
             names.extend(simple.values.iter().map(|value| name(value, true, true)));
             names.extend(simple.words.iter().skip(1).map(|word| name(word, true, changes)));
             if program == "git" {

@@ -1,4 +1,5 @@
-//! Options of well-known programs whose value is run as a command. Data only; `texts` reads it.
+//! Which programs run the text of an option, of their operands, or what they are fed, and which variables and settings
+//! have programs run something? Data only; `texts` reads it.
 //!
 //! What is run so is judged as a command of its own, and a rule that allows the program has to name the option.
 
@@ -224,7 +225,8 @@ pub(crate) enum Sets {
 
 /// Variables that make programs run something. A `*` at the end stands for anything. `PATH`, `LD_LIBRARY_PATH`,
 /// `NODE_OPTIONS` and the like are not here: whoever leads a program to other code runs a file as a script is run, and
-/// no rule about commands knows what is in a script. Nor is `IFS`: a word that the shell splits counts as unknown anyway. (No rule that allows covers them either: see `harmless_variable`.)
+/// no rule about commands knows what is in a script. Nor is `IFS`: a word that the shell splits counts as unknown
+/// anyway. (No rule that allows covers them either: see `harmless_variable`.)
 pub(crate) const VARIABLES: &[(&str, Sets)] = &[
     ("GIT_EXTERNAL_DIFF", Sets::Script),
     ("GIT_PAGER", Sets::Script),
