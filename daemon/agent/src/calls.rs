@@ -58,10 +58,10 @@ struct Planned {
 }
 
 /// What was found when a call was looked at.
-struct Looked {
-    plan: CallPlan,
+pub(crate) struct Looked {
+    pub(crate) plan: CallPlan,
     /// The kernel holds what deny rules name.
-    shielded: bool,
+    pub(crate) shielded: bool,
     /// With what was found of deny rules on the disk.
     bounds: CallBounds,
     /// The rules that these bounds are made from.
@@ -165,26 +165,7 @@ impl Driver {
         let plan = match (&call.problem, &call.tool) {
             (Some(problem), _) => Err(ToolFailure::BadArguments(problem.clone())),
             (None, None) => Err(ToolFailure::Failed("there is no such tool".to_owned())),
-            (None, Some((tool, spec))) => {
-                let (tool, arguments) = (Arc::clone(tool), call.arguments.clone());
-                let rules = self.services.rules.now();
-                let context = call_context(&self.services, &self.context, turn_id, call.tool_call_id, spec);
-                let name = spec.name;
-                let looking = tokio::task::spawn_blocking(move || {
-                    let mut plan = tool.plan(&arguments, &context)?;
-                    // Before the rest, so that it is the reason that people are told.
-                    plan.access.splice(..0, context.bounds.beyond(&plan.access));
-                    let shielded = context.bounds.shields(name, &plan.access);
-                    Ok(Looked { plan, shielded, bounds: context.bounds, rules })
-                });
-                tokio::select! {
-                    plan = looking => plan.unwrap_or_else(|_| {
-                        Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
-                    }),
-                    // A file system that does not answer must not hold up the end of the run.
-                    () = cancelled_for(&self.context.cancel, CANCEL_GRACE) => Err(ToolFailure::Cancelled),
-                }
-            }
+            (None, Some(_)) => look(&self.services, &self.context, turn_id, &call).await,
         };
         Planned { call, plan }
     }
@@ -219,6 +200,35 @@ impl Driver {
         }
         drop(running);
         if self.context.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// What a call would do, and what it needs, as things stand now.
+pub(crate) async fn look(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    call: &Call,
+) -> Result<Looked, ToolFailure> {
+    let Some((tool, spec)) = &call.tool else {
+        return Err(ToolFailure::Failed("there is no such tool".to_owned()));
+    };
+    let (tool, arguments, name) = (Arc::clone(tool), call.arguments.clone(), spec.name);
+    let rules = services.rules.now();
+    let of_call = call_context(services, context, turn_id, call.tool_call_id, spec);
+    let looking = tokio::task::spawn_blocking(move || {
+        let mut plan = tool.plan(&arguments, &of_call)?;
+        // Before the rest, so that it is the reason that people are told.
+        plan.access.splice(..0, of_call.bounds.beyond(&plan.access));
+        let shielded = of_call.bounds.shields(name, &plan.access);
+        Ok(Looked { plan, shielded, bounds: of_call.bounds, rules })
+    });
+    tokio::select! {
+        plan = looking => plan.unwrap_or_else(|_| {
+            Err(ToolFailure::Failed("the tool crashed while it looked at the call".to_owned()))
+        }),
+        // A file system that does not answer must not hold up the end of the run.
+        () = cancelled_for(&context.cancel, CANCEL_GRACE) => Err(ToolFailure::Cancelled),
     }
 }
 

@@ -9,7 +9,7 @@ use mcode_permissions::{Decision, Verdict};
 use mcode_text::truncate_middle;
 use mcode_tools::{CallPlan, ToolSpec};
 
-use crate::calls::Call;
+use crate::calls::{Call, failed, look};
 use crate::drive::{RunContext, RunServices, Stop};
 use crate::port::ApprovalAnswer;
 use crate::reach::{decide, input};
@@ -31,7 +31,7 @@ pub(crate) async fn permit(
     (plan, shielded): (&CallPlan, bool),
 ) -> Result<Result<bool, ToolResult>, Stop> {
     if let Some(asked) = &call.asked {
-        return permit_asked(services, context, turn_id, (call, asked), spec, (plan, shielded)).await;
+        return permit_asked(services, context, turn_id, (call, asked), spec).await;
     }
     let decision = decide(services, context, spec, &plan.access, shielded);
     let ask = decision.verdict == Verdict::Ask && context.options.interactive;
@@ -61,37 +61,56 @@ pub(crate) async fn permit(
                 answer = asked => answer?,
                 () = context.cancel.cancelled() => return Err(Stop::Cancelled),
             };
-            begin(services, turn_id, call, answered(&answer, refused)).await
+            let answered = match answered(&answer, refused) {
+                Ok(()) => still(services, context, turn_id, call, spec, &shown(services, plan)).await,
+                refused => refused,
+            };
+            begin(services, turn_id, call, answered).await
         }
     }
 }
 
-/// A call that an earlier daemon has asked about. The answer counts for what whoever gave it was shown, and rules that
-/// were made since count too.
+/// Whether what a person allowed is what would be done now: they may have taken their time, and others went on meanwhile.
+/// A rule that was made since counts, and a file that was changed is not overwritten unseen.
+async fn still(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    call: &Call,
+    spec: &ToolSpec,
+    was_shown: &str,
+) -> Result<(), ToolResult> {
+    let looked = look(services, context, turn_id, call).await.map_err(|failure| failed(call.tool_call_id, failure))?;
+    let decision = decide(services, context, spec, &looked.plan.access, looked.shielded);
+    if decision.verdict == Verdict::Deny {
+        let why = &decision.why;
+        return Err(refusal(call, why, format!("Permission denied: {why}. Nothing was run.")));
+    }
+    if shown(services, &looked.plan) != was_shown {
+        let text = "The user allowed this call, but what it would do has changed since they were asked: nothing was \
+                    run. Make the call again if it is still wanted.";
+        return Err(refusal(call, "it would do something else than what was allowed", text.to_owned()));
+    }
+    Ok(())
+}
+
+/// A call that an earlier daemon has asked about.
 async fn permit_asked(
     services: &RunServices,
     context: &RunContext,
     turn_id: TurnId,
     (call, asked): (&Call, &ApprovalRequest),
     spec: &ToolSpec,
-    (plan, shielded): (&CallPlan, bool),
 ) -> Result<Result<bool, ToolResult>, Stop> {
     let refused = |preview: &str, text: String| refusal(call, preview, text);
     let answer = tokio::select! {
         answer = services.port.await_settled(asked) => answer?,
         () = context.cancel.cancelled() => return Err(Stop::Cancelled),
     };
-    let mut answered = answered(&answer, refused);
-    let decision = decide(services, context, spec, &plan.access, shielded);
-    if answered.is_ok() && decision.verdict == Verdict::Deny {
-        let why = &decision.why;
-        answered = Err(refused(why, format!("Permission denied: {why}. Nothing was run.")));
-    }
-    if answered.is_ok() && shown(services, plan) != asked.preview {
-        let text = "The user allowed this call, but what it would do has changed since they were asked: nothing was \
-                    run. Make the call again if it is still wanted.";
-        answered = Err(refused("it would do something else than what was allowed", text.to_owned()));
-    }
+    let answered = match answered(&answer, refused) {
+        Ok(()) => still(services, context, turn_id, call, spec, &asked.preview).await,
+        refused => refused,
+    };
     begin(services, turn_id, call, answered).await
 }
 

@@ -73,6 +73,37 @@ fn what_is_allowed_for_good_is_not_asked_again() {
 }
 
 #[test]
+fn a_yes_counts_for_what_was_shown_and_not_against_a_rule_made_since() {
+    let write = || Reply::tool_calls([("write", json!({"path": "a", "content": "models\n"}))]);
+    let stage = Stage::configured(
+        Script::new()
+            .reply(write())
+            .reply(Reply::text("not written"))
+            .reply(makes("made"))
+            .reply(Reply::text("not made")),
+        "# mine\n",
+    );
+    stage.workspace.write("a", "old\n");
+    let run = stage.detach(&["--approve", "ask", "write it"]);
+    let approval = stage.waiting("approvals");
+    stage.workspace.write("a", "what the user wrote meanwhile\n");
+    stage.mcode(&["approvals", "allow", &text(&approval["approval_id"])]).ok();
+    stage.events(&run.thread_id);
+    assert_eq!(stage.workspace.read("a"), "what the user wrote meanwhile\n");
+    let result = stage.server.request(2).tool_results().remove(0).1;
+    assert!(result.contains("has changed since they were asked"), "{result}");
+    let run = stage.detach(&["--approve", "ask", "make it"]);
+    let approval = stage.waiting("approvals");
+    stage.mcode(&["permissions", "add", "deny", "shell(touch *)"]).ok();
+    stage.mcode(&["approvals", "allow", &text(&approval["approval_id"])]).ok();
+    stage.events(&run.thread_id);
+    assert!(!stage.exists("made"));
+    let result = stage.server.request(4).tool_results().remove(0).1;
+    assert!(result.contains("shell(touch *)") && result.contains("Nothing was run"), "{result}");
+    stage.server.finish();
+}
+
+#[test]
 fn a_yes_for_good_counts_in_its_project() {
     let stage = Stage::configured(
         Script::new()
