@@ -41,4 +41,4 @@ pub use names::TOOL_NAMES;
 pub use propose::{folder_rule, propose_rule};
 pub use rule::{Effect, RuleError, RuleSet, check_rule};
 pub use shield::DeniedPaths;
-pub use verdict::{Decision, Verdict};
+pub use verdict::{DecidedBy, Decision, Verdict};
