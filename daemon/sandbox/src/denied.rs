@@ -206,7 +206,9 @@ impl<'a> Search<'a> {
         (base, &patterns.view, &patterns.edit).hash(&mut hasher);
         let key = hasher.finish();
         let Some(matcher) = matcher(key, patterns) else { return self.cut = true };
-        let moved = patterns.view.iter().any(|pattern| !pattern.starts_with("**/"));
+        // Only a name alone (`**/x`) fits wherever it is moved to; of any other the folders above count too.
+        let alone = |pattern: &String| pattern.strip_prefix("**/").is_some_and(|name| !name.contains('/'));
+        let moved = !patterns.view.iter().all(alone);
         let mut waiting = vec![(base.to_path_buf(), 1)];
         while let Some((folder, depth)) = waiting.pop() {
             if !self.next() {

@@ -40,26 +40,31 @@ impl Repositories {
     pub(crate) fn below(roots: &[PathBuf]) -> Self {
         let mut found = Self { complete: true, ..Self::default() };
         let mut waiting: VecDeque<PathBuf> = roots.iter().cloned().collect();
+        // Folders that are large and of no interest, unless somebody hides something in them.
+        let mut later = VecDeque::new();
         let mut looked = 0;
-        while let Some(folder) = waiting.pop_front() {
+        while let Some(folder) = waiting.pop_front().or_else(|| later.pop_front()) {
             if looked == FOLDERS_MAX || found.folders.len() >= REPOSITORIES_MAX {
                 found.complete = false;
                 break;
             }
             looked += 1;
-            found.look(&folder, roots, &mut waiting);
+            found.look(&folder, roots, &mut waiting, &mut later);
         }
         found.folders.sort();
         found.folders.dedup();
         found
     }
 
-    fn look(&mut self, folder: &Path, roots: &[PathBuf], waiting: &mut VecDeque<PathBuf>) {
+    fn look(
+        &mut self,
+        folder: &Path,
+        roots: &[PathBuf],
+        waiting: &mut VecDeque<PathBuf>,
+        later: &mut VecDeque<PathBuf>,
+    ) {
         let Some(listed) = listing::of(folder) else { return };
         self.complete &= listed.complete;
-        if listed.cache && !roots.iter().any(|root| root == folder) {
-            return;
-        }
         if listed.git {
             self.repository(folder.join(".git"), roots);
         }
@@ -68,7 +73,14 @@ impl Repositories {
             self.folders.push(folder.to_path_buf());
             return;
         }
-        waiting.extend(listed.folders.iter().map(|name| folder.join(name)));
+        let cache = listed.cache && !roots.iter().any(|root| root == folder);
+        let below = listed.folders.iter().map(|name| folder.join(name));
+        if cache {
+            later.extend(below)
+        } else {
+            waiting.extend(below)
+        }
+        later.extend(listed.later.iter().map(|name| folder.join(name)));
     }
 
     fn repository(&mut self, git: PathBuf, roots: &[PathBuf]) {
@@ -76,7 +88,7 @@ impl Repositories {
         let folder = if kind.is_dir() {
             Some(git)
         } else {
-            let led = if kind.is_symlink() { git.canonicalize().ok() } else { named(&git) };
+            let led = leads_to(&git);
             self.pointers.push(git);
             // One outside can not be written anyway.
             led.filter(|led| led.is_dir() && within(led, roots))
@@ -157,6 +169,11 @@ fn below_worktrees(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
+/// The folder that a `.git` leads to which is none itself: a file that names one, or a link.
+pub(crate) fn leads_to(git: &Path) -> Option<PathBuf> {
+    if git.is_symlink() { git.canonicalize().ok() } else { named(git) }
+}
+
 /// The folder that a `.git` file names, resolved.
 pub(crate) fn named(git_file: &Path) -> Option<PathBuf> {
     let text = text(git_file)?;
@@ -206,10 +223,20 @@ mod tests {
     }
 
     #[test]
-    fn repositories_are_found_wherever_they_are_but_not_in_caches() {
+    fn repositories_are_found_wherever_they_are_also_in_caches() {
         let kept = tempfile::tempdir().unwrap();
         let root = kept.path().canonicalize().unwrap();
-        for name in [".git", "vendor/sub/.git", "a/b/c/.git", ".git/modules/m/x", "bare.git", "real", "cache/.git"] {
+        for name in [
+            ".git",
+            "vendor/sub/.git",
+            "a/b/c/.git",
+            ".git/modules/m/x",
+            "bare.git",
+            "real",
+            "cache/.git",
+            "cache/x/.git",
+            "node_modules/em/.git",
+        ] {
             repository(&root.join(name));
         }
         std::fs::write(root.join("cache/CACHEDIR.TAG"), "").unwrap();
@@ -219,7 +246,17 @@ mod tests {
         std::os::unix::fs::symlink(root.join("real"), root.join("linked/.git")).unwrap();
         let found = Repositories::below(std::slice::from_ref(&root));
         assert!(found.complete);
-        let wanted = [".git", ".git/modules/m/x", "a/b/c/.git", "bare.git", "real", "vendor/sub/.git"];
+        let wanted = [
+            ".git",
+            ".git/modules/m/x",
+            "a/b/c/.git",
+            "bare.git",
+            "cache/.git",
+            "cache/x/.git",
+            "node_modules/em/.git",
+            "real",
+            "vendor/sub/.git",
+        ];
         assert_eq!(found.folders, wanted.map(|name| root.join(name)));
         let mut pointers = found.pointers;
         pointers.sort();

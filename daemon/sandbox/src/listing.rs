@@ -17,9 +17,9 @@ const REMEMBERED_MAX: usize = 20_000;
 /// A folder that changed so shortly before it was read may have changed again within the same tick of the clock.
 #[cfg(unix)]
 const TICK: Duration = Duration::from_millis(50);
-/// Folders of package managers, large and not worked in.
+/// Folders of package managers, large and not worked in. They come last: whoever is held to a look can make one too.
 const SKIPPED: [&str; 3] = ["node_modules", ".venv", "__pycache__"];
-/// Marks a folder that can be made again, such as cargo's `target`.
+/// Marks a folder that can be made again, such as cargo's `target`; what is in it comes last too.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
 
 /// What is known of a folder.
@@ -27,6 +27,8 @@ const CACHE_TAG: &str = "CACHEDIR.TAG";
 pub(crate) struct Listing {
     /// Names of the folders in it that are to be looked at.
     pub(crate) folders: Vec<OsString>,
+    /// Names of those that are to be looked at when there is nothing else.
+    pub(crate) later: Vec<OsString>,
     /// Whether it holds a `.git`.
     pub(crate) git: bool,
     /// Whether it is a repository without a work tree.
@@ -76,7 +78,7 @@ fn read(folder: &Path) -> Option<Listing> {
         match name.to_str() {
             Some(".git") => found.git = true,
             Some(CACHE_TAG) => found.cache = true,
-            Some(name) if SKIPPED.contains(&name) => {}
+            Some(known) if SKIPPED.contains(&known) => found.later.extend(kind.is_dir().then_some(name)),
             known => {
                 parts += usize::from(matches!(known, Some("HEAD" | "objects" | "refs")));
                 found.folders.extend(kind.is_dir().then_some(name));

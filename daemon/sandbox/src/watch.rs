@@ -146,8 +146,8 @@ impl Watch {
             return false;
         }
         match name {
-            // What it leads to is looked at by itself.
-            ".git" => false,
+            // What it leads to is looked at by itself, if that lies where we look.
+            ".git" => !git::leads_to(path).is_some_and(|folder| within(&folder, &self.roots)),
             "commondir" => {
                 let named = text(path).and_then(|text| folder.join(text.trim()).canonicalize().ok());
                 !named.is_some_and(|named| folder.starts_with(named.join("worktrees")))

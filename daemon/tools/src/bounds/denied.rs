@@ -17,6 +17,17 @@ impl CallBounds {
         tool == "shell" && !accesses.contains(&outside) && self.holds_all()
     }
 
+    /// For a command under deny rules on paths that can not all be found, since there is too much: what it may reach then
+    /// is not known, whatever its words. Blocking.
+    #[must_use]
+    pub fn unfound(&self) -> Option<Access> {
+        let rules = &self.reach.denied;
+        if (rules.view.is_empty() && rules.edit.is_empty()) || self.denied().left_out.is_empty() {
+            return None;
+        }
+        Some(Access::Mentioned { path: self.reach.project_root.clone(), below: Below::Unknown, changes: true })
+    }
+
     /// Whether the kernel holds all that deny rules name. Blocking.
     pub(super) fn holds_all(&self) -> bool {
         if !self.namespaces() || self.bounds.settings().enabled == Some(false) {

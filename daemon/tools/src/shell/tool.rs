@@ -163,6 +163,7 @@ impl Tool for ShellTool {
             context.bounds.wished(wanted.wish).map_err(ToolFailure::Failed)?.into_iter().collect();
         let preview = access.first().map_or_else(String::new, |access| heading(access).to_owned()) + &preview;
         access.extend(judged(wanted.command, &cwd, context));
+        access.extend(context.bounds.unfound());
         Ok(CallPlan { access, preview, parallel: false })
     }
 
