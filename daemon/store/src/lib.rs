@@ -14,6 +14,7 @@ mod blobs;
 mod error;
 mod forget;
 mod grants;
+mod named;
 mod presence;
 mod projection;
 mod read;
@@ -95,7 +96,7 @@ impl Store {
                 .map_err(|source| StoreError::Io { path: dir.to_path_buf(), source })?;
         }
         let blobs = Arc::new(blobs::BlobFiles::open(blobs)?);
-        let connection = schema::open(&database)?;
+        let connection = schema::open(&database, &blobs)?;
         let writer = write::Writer::start(
             connection,
             presence::Presence::of(&database),

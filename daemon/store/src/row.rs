@@ -5,7 +5,9 @@ use mcode_events::event::{Event, EventBody};
 use mcode_ids::{Seq, ThreadId};
 use rusqlite::Row;
 
+use crate::blobs::BlobFiles;
 use crate::error::{AppendError, Damage};
+use crate::named::Named;
 
 /// The columns of an event in the order of [`EventRow`].
 pub(crate) const COLUMNS: &str = "seq, at, kind, version, run_id, turn_id, spilled, payload, checksum";
@@ -40,12 +42,15 @@ impl EventRow {
         })
     }
 
-    /// Encodes an event; a payload over the limit goes to `blobs` and leaves its hash behind.
-    pub(crate) fn encode(event: &Event, blobs: &dyn Blobs) -> Result<Self, AppendError> {
+    /// Encodes an event; a payload over the limit goes to `blobs` and leaves its hash behind. What it names is added to
+    /// `named`.
+    pub(crate) fn encode(event: &Event, blobs: &BlobFiles, named: &mut Named) -> Result<Self, AppendError> {
         let mut payload = event.body.encode()?;
+        named.look(&payload, blobs);
         let spilled = payload.len() > crate::INLINE_PAYLOAD_BYTES_MAX;
         if spilled {
             payload = blobs.put(payload.as_bytes(), "application/json")?.hash;
+            named.look(&payload, blobs);
         }
         let mut row = Self {
             seq: i64::try_from(event.seq.get()).unwrap_or(i64::MAX),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use crate::blobs::BlobFiles;
 use crate::error::StoreError;
 
 /// One step per schema version; step `n` takes version `n` to `n + 1`. Never edited once released.
@@ -107,16 +108,34 @@ CREATE TABLE audit_base (
     hash TEXT NOT NULL
 );
 ",
+    // `naming` says how far the events that were there before have been looked through; `named::fill` does it.
+    "
+CREATE TABLE named (
+    hash      TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    times     INTEGER NOT NULL,
+    PRIMARY KEY (hash, thread_id)
+) WITHOUT ROWID;
+CREATE INDEX named_by_thread ON named (thread_id);
+CREATE TABLE naming (
+    thread_id TEXT NOT NULL,
+    seq       INTEGER NOT NULL
+);
+INSERT INTO naming SELECT '', 0 WHERE EXISTS (SELECT 1 FROM events);
+",
 ];
 
 /// Opens the database for writing and brings its schema up to date.
-pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open(path: &Path, blobs: &BlobFiles) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(path)?;
     settings(&connection)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
+    // What is deleted is overwritten, and does not stay readable in the file.
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     migrate(&mut connection, path)?;
+    crate::named::fill(&mut connection, blobs)?;
     Ok(connection)
 }
 
@@ -151,4 +170,61 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use mcode_env::{IdGen, SeededIds};
+    use mcode_events::blob::Blobs;
+    use mcode_ids::ThreadId;
+
+    use super::*;
+
+    /// A database as the version before `known` left it, with so many events of a thread, each with a body of its own, and
+    /// one of another thread that has the first body too. The last event is in a blob itself.
+    fn left_by(known: usize, path: &Path, blobs: &BlobFiles, events: usize) -> (ThreadId, Vec<String>) {
+        let connection = Connection::open(path).unwrap();
+        for step in &MIGRATIONS[..known] {
+            connection.execute_batch(step).unwrap();
+        }
+        connection.pragma_update(None, "user_version", i64::try_from(known).unwrap()).unwrap();
+        let thread_id = ThreadId::from_uuid(SeededIds::new(3).next());
+        let put = |text: String| blobs.put(text.as_bytes(), "text/plain").unwrap().hash;
+        let add = |thread: &str, seq: i64, spilled: bool, payload: String| {
+            let row = rusqlite::params![thread, seq, spilled, payload];
+            let insert = "INSERT INTO events VALUES (?1, ?2, 0, 'notice', 1, NULL, NULL, ?3, ?4, 0)";
+            connection.execute(insert, row).unwrap();
+        };
+        let mut bodies: Vec<String> = (0..events).map(|at| put(format!("body {at}"))).collect();
+        add("thr_other", 1, false, format!("blob:{}", bodies[0]));
+        for (at, hash) in bodies.clone().iter().enumerate() {
+            let spilled = at + 1 == events;
+            let payload = if spilled { put(format!("an event that says blob:{hash}")) } else { format!("blob:{hash}") };
+            add(&thread_id.to_string(), i64::try_from(at + 1).unwrap(), spilled, payload.clone());
+            bodies.extend(spilled.then_some(payload));
+        }
+        (thread_id, bodies)
+    }
+
+    #[test]
+    fn what_older_logs_name_is_known_after_a_start() {
+        for known in 1..MIGRATIONS.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, blobs) = (dir.path().join("mcode.db"), BlobFiles::open(dir.path().join("blobs")).unwrap());
+            let (thread_id, bodies) = left_by(known, &path, &blobs, 1003);
+            // The daemon that begins it ends on the way: what it has done is not done again.
+            let mut connection = Connection::open(&path).unwrap();
+            migrate(&mut connection, &path).unwrap();
+            assert!(crate::named::fill_part(&mut connection, &blobs).unwrap(), "one part is not all of it");
+            drop(connection);
+            let mut connection = open(&path, &blobs).unwrap();
+            let twice: i64 =
+                connection.query_row("SELECT count(*) FROM named WHERE times <> 1", [], |row| row.get(0)).unwrap();
+            let all: i64 = connection.query_row("SELECT count(*) FROM named", [], |row| row.get(0)).unwrap();
+            assert_eq!((all, twice), (i64::try_from(bodies.len() + 1).unwrap(), 0), "from schema {known}");
+            crate::forget::thread(&mut connection, &blobs, thread_id).unwrap();
+            let left: Vec<&String> = bodies.iter().filter(|hash| blobs.holds(hash)).collect();
+            assert_eq!(left, [&bodies[0]], "from schema {known}: the other thread has it");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::blobs::BlobFiles;
 use crate::error::{AppendError, StoreError};
+use crate::named::Named;
 use crate::presence::Presence;
 use crate::projection::{ProjectRow, RunRow, ThreadRow};
 use crate::row::EventRow;
@@ -242,8 +243,10 @@ impl WriterThread {
     }
 }
 
-fn encode(append: &Append, blobs: &BlobFiles) -> Result<Vec<EventRow>, AppendError> {
+/// The rows of an append, and the bodies that they name.
+fn encode(append: &Append, blobs: &BlobFiles) -> Result<(Vec<EventRow>, Named), AppendError> {
     let mut seq = append.expected;
+    let mut named = Named::default();
     let mut rows = Vec::with_capacity(append.events.len());
     for new in &append.events {
         seq = seq.next();
@@ -255,12 +258,17 @@ fn encode(append: &Append, blobs: &BlobFiles) -> Result<Vec<EventRow>, AppendErr
             turn_id: new.turn_id,
             body: new.body.clone(),
         };
-        rows.push(EventRow::encode(&event, blobs)?);
+        rows.push(EventRow::encode(&event, blobs, &mut named)?);
     }
-    Ok(rows)
+    Ok((rows, named))
 }
 
-fn write(transaction: &Transaction<'_>, append: &Append, rows: &[EventRow], now: i64) -> Result<Seq, AppendError> {
+fn write(
+    transaction: &Transaction<'_>,
+    append: &Append,
+    (rows, named): &(Vec<EventRow>, Named),
+    now: i64,
+) -> Result<Seq, AppendError> {
     let thread = append.thread_id.to_string();
     let actual: Option<i64> = transaction
         .prepare_cached("SELECT last_seq FROM threads WHERE thread_id = ?1")?
@@ -288,6 +296,7 @@ fn write(transaction: &Transaction<'_>, append: &Append, rows: &[EventRow], now:
             row.checksum
         ])?;
     }
+    named.keep(transaction, &thread)?;
     for event in &append.events {
         write_look_ups(transaction, append, &thread, &event.body)?;
     }
