@@ -190,11 +190,6 @@ fn recorded(
     plan: &CallPlan,
     decision: &Decision,
 ) -> AuditEntry {
-    let answerer = match &decision.rule {
-        Some(_) => "rules",
-        None if decision.why.starts_with("the default") => "default",
-        None => "mode or policy",
-    };
     let place = decision.file.as_ref().map(|file| match decision.line {
         0 => file.clone(),
         line => format!("{file}:{line}"),
@@ -208,7 +203,7 @@ fn recorded(
         rule: decision.rule.clone(),
         place,
         asker: "model".to_owned(),
-        answerer: answerer.to_owned(),
+        answerer: decision.by.as_str().to_owned(),
         thread_id: Some(context.thread_id),
         run_id: Some(context.run_id),
         tool_call_id: Some(call.tool_call_id),

@@ -1,14 +1,15 @@
 //! The prompt as a pure function of what is known: stable parts first, so that the provider's cache holds.
 
 use mcode_models::request::{SystemPart, ToolDefinition};
+use mcode_permissions::Mode;
 use mcode_tools::ToolSpec;
 use serde_json::Value;
 
 /// What the system prompt depends on. Nothing in it changes within a thread but the mode and the schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// `build`, `plan` or `explore`.
-    pub mode: &'a str,
+    /// The mode.
+    pub mode: Mode,
     /// The run's folder.
     pub cwd: &'a str,
     /// The project's root.
@@ -47,7 +48,7 @@ How to answer
 pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
     let mut place = format!(
         "Mode: {}. {}\nFolder: {}\nProject root: {}\nOperating system: {}",
-        surroundings.mode,
+        surroundings.mode.as_str(),
         mode_text(surroundings.mode),
         surroundings.cwd,
         surroundings.project_root,
@@ -69,13 +70,13 @@ pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
     parts
 }
 
-fn mode_text(mode: &str) -> &'static str {
+const fn mode_text(mode: Mode) -> &'static str {
     match mode {
-        "plan" => {
+        Mode::Plan => {
             "Explore and plan; nothing may be changed. End with a plan: what to change, where, in which order, and how to check it."
         }
-        "explore" => "Answer questions about the project; nothing may be changed.",
-        _ => "Do the work.",
+        Mode::Explore => "Answer questions about the project; nothing may be changed.",
+        Mode::Build => "Do the work.",
     }
 }
 
@@ -129,7 +130,7 @@ mod tests {
                 answer_schema: None,
             })
         };
-        assert_eq!(of("build")[0], of("plan")[0]);
-        assert_ne!(of("build")[1], of("plan")[1]);
+        assert_eq!(of(Mode::Build)[0], of(Mode::Plan)[0]);
+        assert_ne!(of(Mode::Build)[1], of(Mode::Plan)[1]);
     }
 }

@@ -9,8 +9,9 @@ use mcode_tools::{CallBounds, Reach, ToolSpec};
 
 use crate::drive::{RunContext, RunServices};
 
-fn mode(context: &RunContext) -> Mode {
-    Mode::parse(&context.options.mode).unwrap_or_default()
+/// The run's mode.
+pub(crate) fn mode(context: &RunContext) -> Mode {
+    Mode::of_log(&context.options.mode)
 }
 
 /// What a call of this tool may touch.

@@ -335,7 +335,7 @@ impl Driver {
             std::collections::BTreeMap::new()
         };
         let surroundings = Surroundings {
-            mode: &options.mode,
+            mode: crate::reach::mode(&self.context),
             cwd: &options.cwd,
             project_root: &self.context.project_root.to_string_lossy(),
             add_dirs: &options.add_dirs,

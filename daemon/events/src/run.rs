@@ -186,6 +186,8 @@ pub enum RunTrigger {
     Background,
     /// A program that a tool call has started.
     Tool,
+    /// A process that could not be looked at.
+    Unknown,
 }
 
 impl RunTrigger {
@@ -196,6 +198,7 @@ impl RunTrigger {
             Self::Person => "person",
             Self::Background => "background",
             Self::Tool => "tool",
+            Self::Unknown => "unknown",
         }
     }
 

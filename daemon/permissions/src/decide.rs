@@ -15,7 +15,7 @@ use crate::rule::{Rule, RuleSet, Subject};
 use crate::runners::{evaluates_text, git_alias, runs_nothing, sharp_words};
 use crate::touched::{Name, raw_commands};
 use crate::uncertain::unknown_part;
-use crate::verdict::{Decision, Verdict};
+use crate::verdict::{DecidedBy, Decision, Verdict};
 use crate::words::Word;
 
 /// Targets of redirections that keep nothing.
@@ -132,18 +132,19 @@ impl RuleSet {
         let harmless = matches!(case.access, Some(Access::Internal)) || input.category == Category::Internal;
         if let (Some(broken), false) = (self.broken.first(), harmless) {
             let verdict = if input.policy == ApprovalPolicy::Ask { Verdict::Ask } else { Verdict::Deny };
-            return Decision::new(verdict, format!("{broken}; nothing is allowed before it is mended"));
+            let decision = Decision::new(verdict, format!("{broken}; nothing is allowed before it is mended"));
+            return Decision { by: DecidedBy::Rule, ..decision };
         }
         match (decision.verdict, input.policy) {
             (Verdict::Ask, ApprovalPolicy::Deny) => {
                 let why = format!("{}, and this run refuses what would be asked", decision.why);
-                Decision { verdict: Verdict::Deny, why, ..decision }
+                Decision { verdict: Verdict::Deny, why, by: DecidedBy::Policy, ..decision }
             }
             // Whoever allows everything means everything within the sandbox, and what no deny rule may mean.
             (Verdict::Ask, ApprovalPolicy::All) if case.only_a_person() || decision.firm => decision,
             (Verdict::Ask, ApprovalPolicy::All) => {
                 let why = format!("this run allows everything that is not denied (otherwise: {})", decision.why);
-                Decision { verdict: Verdict::Allow, why, ..decision }
+                Decision { verdict: Verdict::Allow, why, by: DecidedBy::Policy, ..decision }
             }
             _ => decision,
         }
@@ -385,7 +386,10 @@ impl Case<'_> {
         if mode == Mode::Build {
             return None;
         }
-        let deny = |what: &str| Some(Decision::new(Verdict::Deny, format!("{} mode {what}", mode.as_str())));
+        let deny = |what: &str| {
+            let decision = Decision::new(Verdict::Deny, format!("{} mode {what}", mode.as_str()));
+            Some(Decision { by: DecidedBy::Mode, ..decision })
+        };
         match self.access {
             Some(Access::EditPath(path)) => {
                 let plans = self.input.project_root.join(PLANS);

@@ -47,5 +47,5 @@ pub use paths::SECRET_PLACES;
 pub use propose::{folder_rule, propose_rule};
 pub use rule::{Effect, RuleError, RuleSet, check_rule};
 pub use shield::DeniedPaths;
-pub use verdict::{Decision, Verdict};
+pub use verdict::{DecidedBy, Decision, Verdict};
 pub use vocabulary::TOOL_NAMES;

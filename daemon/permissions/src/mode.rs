@@ -1,7 +1,7 @@
 //! Modes: what a run is for, as far as permission goes.
 
-/// A named posture of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A named posture of a run. Later is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
     /// Changes files and runs commands, as rules allow.
     #[default]
@@ -22,6 +22,12 @@ impl Mode {
             "explore" => Some(Self::Explore),
             _ => None,
         }
+    }
+
+    /// The mode of a name that a log holds: one that nobody knows any more, or not yet, is the strictest.
+    #[must_use]
+    pub fn of_log(name: &str) -> Self {
+        Self::parse(name).unwrap_or(Self::Explore)
     }
 
     /// The word for it.

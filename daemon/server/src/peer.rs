@@ -5,11 +5,14 @@
 
 use mcode_events::run::ApprovalPolicy;
 use mcode_sandbox::{Origin, origin_of};
-use mcode_threads::NewRun;
+use mcode_threads::{Asker, Mode};
 use tonic::{Request, Status};
 
 use crate::services::Services;
 use crate::status::of_thread;
+
+/// A program of a tool call of which nothing more is known.
+const OF_A_TOOL: Asker = Asker::Tool { approval: ApprovalPolicy::Ask, mode: Mode::Build };
 
 /// The number of the process at the other end, where the system tells it.
 #[cfg(unix)]
@@ -24,18 +27,9 @@ fn peer_pid<T>(_request: &Request<T>) -> Option<u32> {
     None
 }
 
-/// What is known of whoever asks.
-enum Asker {
-    /// Nobody whom a tool call has started, as far as is known.
-    Person,
-    /// A program of a tool call, with what its run may do, if that is known.
-    Tool(Option<(ApprovalPolicy, String)>),
-    /// It can not be looked at.
-    Unknown,
-}
-
 impl Services {
-    async fn asker<T>(&self, request: &Request<T>) -> Result<Asker, Status> {
+    /// Who asks; a run that it starts is kept within that.
+    pub(crate) async fn asker<T>(&self, request: &Request<T>) -> Result<Asker, Status> {
         let Some(pid) = peer_pid(request) else { return Ok(Asker::Person) };
         // No process at all has this number: it is in a place that we can not see into.
         if pid == 0 {
@@ -46,10 +40,10 @@ impl Services {
             .map_err(|error| Status::internal(error.to_string()))?;
         Ok(match origin {
             Origin::Elsewhere => Asker::Person,
-            Origin::Ours => Asker::Tool(None),
+            Origin::Ours => OF_A_TOOL,
             Origin::Unknown => Asker::Unknown,
             Origin::ToolCalls(calls) => match self.deps.threads.caller(&calls).await.map_err(of_thread)? {
-                Some(caller) => Asker::Tool(caller.options),
+                Some(caller) => caller.options.map_or(OF_A_TOOL, |(approval, mode)| Asker::Tool { approval, mode }),
                 // A tool call of another daemon: this one is nothing to it.
                 None => Asker::Person,
             },
@@ -60,38 +54,10 @@ impl Services {
     pub(crate) async fn for_people<T>(&self, request: &Request<T>, what: &str) -> Result<(), Status> {
         let who = match self.asker(request).await? {
             Asker::Person => return Ok(()),
-            Asker::Tool(_) => "a program of a tool call",
+            Asker::Tool { .. } => "a program of a tool call",
             Asker::Unknown => "a process that can not be looked at",
         };
         tracing::warn!(what, who, pid = peer_pid(request), "refused: this is for people");
         Err(of_thread(self.deps.threads.refuse_tool(what, who).await))
-    }
-
-    /// Keeps a run that a tool call starts within what that call had.
-    pub(crate) async fn limit_to_asker<T>(&self, request: &Request<T>) -> Result<Limit, Status> {
-        Ok(match self.asker(request).await? {
-            Asker::Person => Limit::default(),
-            Asker::Tool(Some((approval, mode))) => Limit { approval: Some(approval), mode: Some(mode) },
-            Asker::Tool(None) | Asker::Unknown => Limit { approval: Some(ApprovalPolicy::Ask), mode: None },
-        })
-    }
-}
-
-/// What a run may have at most.
-#[derive(Debug, Default)]
-pub(crate) struct Limit {
-    approval: Option<ApprovalPolicy>,
-    mode: Option<String>,
-}
-
-impl Limit {
-    /// The run, within the limit.
-    pub(crate) fn apply(self, mut run: NewRun) -> NewRun {
-        run.approval_at_most = self.approval;
-        // A run that only looks starts none that changes things.
-        if let Some(mode) = self.mode.filter(|mode| mode != "build") {
-            run.mode = Some(mode);
-        }
-        run
     }
 }

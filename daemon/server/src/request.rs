@@ -9,7 +9,7 @@ use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_ids::RequestId;
 use mcode_proto::v1;
-use mcode_threads::{GrantScope, NewRun, RunSurroundings};
+use mcode_threads::{Asker, GrantScope, Mode, NewRun, RunSurroundings};
 use tonic::Status;
 
 use crate::convert::value;
@@ -140,12 +140,12 @@ pub(crate) fn by(text: String) -> String {
 }
 
 /// A mode, or `None` for an empty text.
-pub(crate) fn mode(text: &str) -> Result<Option<String>, Status> {
-    match text {
-        "" => Ok(None),
-        "build" | "plan" | "explore" => Ok(Some(text.to_owned())),
-        other => Err(bad_field("mode", format!("'{other}' is none of build, plan, explore"))),
+pub(crate) fn mode(text: &str) -> Result<Option<Mode>, Status> {
+    if text.is_empty() {
+        return Ok(None);
     }
+    let refused = || bad_field("mode", format!("'{text}' is none of build, plan, explore"));
+    Mode::parse(text).map(Some).ok_or_else(refused)
 }
 
 fn thinking(text: &str) -> Result<Option<ThinkingLevel>, Status> {
@@ -195,6 +195,7 @@ pub(crate) fn approval(policy: i32) -> Result<Option<ApprovalPolicy>, Status> {
 /// A run to be started, from its request.
 pub(crate) async fn new_run(
     request: v1::StartRunRequest,
+    asker: Asker,
     blobs: Arc<dyn Blobs>,
     passed: &[String],
 ) -> Result<NewRun, Status> {
@@ -209,7 +210,7 @@ pub(crate) async fn new_run(
         mode: mode(&request.mode)?,
         thinking: thinking(&request.thinking)?,
         approval,
-        approval_at_most: None,
+        asker,
         interactive: context.interactive,
         limits: limits(request.limits)?,
         cwd: absolute("context.cwd", &context.cwd)?,

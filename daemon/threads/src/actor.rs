@@ -243,7 +243,7 @@ impl Actor {
         self.commands.close();
         if self.state.ephemeral
             && self.damage.is_none()
-            && let Err(error) = self.deps.store.delete_thread(self.thread_id).await
+            && let Err(error) = self.forget().await
         {
             tracing::warn!(thread_id = %self.thread_id, %error, "an ephemeral thread could not be forgotten");
         }
@@ -326,29 +326,7 @@ impl Actor {
         let expected = self.state.last_seq;
         let at_ms = self.deps.clock.now().millis().max(self.state.updated_at_ms);
         let state = Arc::make_mut(&mut self.state);
-        let mut runs_changed: Vec<RunId> = Vec::new();
-        let mut seq = expected;
-        for new in &events {
-            seq = seq.next();
-            if let (Some(run_id), true) = (new.run_id, changes_run(&new.body))
-                && !runs_changed.contains(&run_id)
-            {
-                runs_changed.push(run_id);
-            }
-            state.apply(&Event {
-                thread_id: self.thread_id,
-                seq,
-                at_ms,
-                run_id: new.run_id,
-                turn_id: new.turn_id,
-                body: new.body.clone(),
-            });
-        }
-        let runs = runs_changed
-            .iter()
-            .filter_map(|run_id| state.run(*run_id))
-            .map(|record| RunRow { thread_id: self.thread_id, record: record.clone() })
-            .collect();
+        let runs = fold_new(state, &events, at_ms);
         // Only these matter to the table of processes.
         let bodies: Vec<EventBody> =
             events.iter().map(|new| &new.body).filter(|body| ends_process(body)).cloned().collect();
@@ -386,6 +364,21 @@ impl Actor {
             }
         }
     }
+}
+
+/// Folds events that are about to be appended; gives the rows of the runs that they change.
+pub(crate) fn fold_new(state: &mut ThreadState, events: &[NewEvent], at_ms: i64) -> Vec<RunRow> {
+    let thread_id = state.thread_id;
+    let mut changed: Vec<RunId> = Vec::new();
+    for new in events {
+        if let Some(run_id) = new.run_id.filter(|run_id| changes_run(&new.body) && !changed.contains(run_id)) {
+            changed.push(run_id);
+        }
+        let (run_id, turn_id, body) = (new.run_id, new.turn_id, new.body.clone());
+        state.apply(&Event { thread_id, seq: state.last_seq.next(), at_ms, run_id, turn_id, body });
+    }
+    let records = changed.into_iter().filter_map(|run_id| state.run(run_id));
+    records.map(|record| RunRow { thread_id, record: record.clone() }).collect()
 }
 
 /// Whether an event is the end of a process, or of a call that may have started one.

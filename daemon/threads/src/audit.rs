@@ -4,6 +4,7 @@ use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest};
 use mcode_events::run::ApprovalPolicy;
 use mcode_ids::{RunId, ThreadId};
+use mcode_permissions::Mode;
 use mcode_store::{AuditCheck, AuditRow, Page};
 
 use crate::error::ThreadError;
@@ -15,7 +16,7 @@ pub struct Caller {
     /// The thread.
     pub thread_id: ThreadId,
     /// What its last run does about calls that would be asked, and its mode.
-    pub options: Option<(ApprovalPolicy, String)>,
+    pub options: Option<(ApprovalPolicy, Mode)>,
 }
 
 /// Most characters of what somebody wrote in a record.
@@ -77,7 +78,7 @@ impl Threads {
         for id in tool_calls.iter().filter_map(|id| id.parse().ok()) {
             let Some(thread_id) = self.deps().store.thread_of_call(id).await? else { continue };
             let state = self.state(thread_id).await?;
-            let options = state.runs.last().map(|run| (run.options.approval, run.options.mode.clone()));
+            let options = state.runs.last().map(|run| (run.options.approval, Mode::of_log(&run.options.mode)));
             return Ok(Some(Caller { thread_id, options }));
         }
         Ok(None)

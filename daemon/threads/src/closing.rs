@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mcode_store::StoreError;
 use mcode_tools::shell::Stage;
 
 use crate::actor::Actor;
@@ -28,6 +29,16 @@ impl Actor {
         }
     }
 
+    /// Forgets the thread, and removes its temporary files.
+    pub(crate) async fn forget(&self) -> Result<(), StoreError> {
+        self.deps.store.delete_thread(self.thread_id).await?;
+        let (bounds, thread_id) = (Arc::clone(&self.deps.bounds), self.thread_id);
+        if let Err(error) = tokio::task::spawn_blocking(move || bounds.forget(thread_id)).await {
+            tracing::warn!(%thread_id, %error, "the temporary files of a thread could not be removed");
+        }
+        Ok(())
+    }
+
     /// Everything has ended: the thread is forgotten if that was asked for, and those who wait are told.
     pub(crate) async fn ended(&mut self) {
         if self.ends.is_empty() {
@@ -35,7 +46,7 @@ impl Actor {
         }
         let deleted = if self.ends.iter().any(|end| end.delete) {
             // What looks at it from here on finds no thread.
-            self.deps.store.delete_thread(self.thread_id).await.map_err(|error| Arc::new(error.to_string()))
+            self.forget().await.map_err(|error| Arc::new(error.to_string()))
         } else {
             Ok(())
         };

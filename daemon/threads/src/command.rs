@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcode_events::message::Part;
-use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits, ThinkingLevel};
+use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits, RunTrigger, ThinkingLevel};
 use mcode_events::state::ThreadState;
 use mcode_ids::{ApprovalId, InputId, QuestionId, RequestId, RunId, Seq, ThreadId};
+use mcode_permissions::Mode;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -23,6 +24,44 @@ pub struct RunSurroundings {
     pub umask: u32,
 }
 
+/// Who asks for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// A person, or a program that speaks for one.
+    Person,
+    /// A program that a tool call has started: its run may have no more than that call's run had.
+    Tool {
+        /// What is done about calls that would be asked, at the loosest.
+        approval: ApprovalPolicy,
+        /// The mode, at the loosest.
+        mode: Mode,
+    },
+    /// A process that can not be looked at; as little as a tool of a run that asks.
+    Unknown,
+}
+
+impl Asker {
+    /// The loosest that its run may be; `None` is whatever it asks for.
+    #[must_use]
+    pub const fn at_most(self) -> Option<(ApprovalPolicy, Mode)> {
+        match self {
+            Self::Person => None,
+            Self::Tool { approval, mode } => Some((approval, mode)),
+            Self::Unknown => Some((ApprovalPolicy::Ask, Mode::Build)),
+        }
+    }
+
+    /// Who is said to have begun its run.
+    #[must_use]
+    pub const fn trigger(self) -> RunTrigger {
+        match self {
+            Self::Person => RunTrigger::Person,
+            Self::Tool { .. } => RunTrigger::Tool,
+            Self::Unknown => RunTrigger::Unknown,
+        }
+    }
+}
+
 /// A thread to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewThread {
@@ -32,8 +71,8 @@ pub struct NewThread {
     pub title: String,
     /// `provider/model`, resolved.
     pub model: String,
-    /// `build`, `plan` or `explore`.
-    pub mode: String,
+    /// Its mode.
+    pub mode: Mode,
     /// Whether it goes when its run ends.
     pub ephemeral: bool,
 }
@@ -48,13 +87,13 @@ pub struct NewRun {
     /// `provider/model`, if the user named one.
     pub model: Option<String>,
     /// Mode, if the user named one.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// How much to think.
     pub thinking: Option<ThinkingLevel>,
     /// What to do about undecided tool calls; `None` is as configured.
     pub approval: Option<ApprovalPolicy>,
-    /// The loosest that it may be, whatever was asked for: a run that a tool call starts gets no more than that call had.
-    pub approval_at_most: Option<ApprovalPolicy>,
+    /// Who asks for it.
+    pub asker: Asker,
     /// Whether somebody is there to answer.
     pub interactive: bool,
     /// Limits.

@@ -10,6 +10,7 @@
 
 mod actor;
 mod adopting;
+mod asking;
 pub mod audit;
 mod closing;
 pub mod command;
@@ -31,7 +32,7 @@ pub mod trust;
 mod waking;
 
 pub use audit::Caller;
-pub use command::{Answered, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
+pub use command::{Answered, Asker, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
 pub use mcode_agent::secrets::{looks_like_a_key, redact};

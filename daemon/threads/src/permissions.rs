@@ -276,17 +276,18 @@ fn explained(deps: &Deps, explain: Explain, place: Place) -> Result<Explanation,
     let rules = deps.rules.live(place.clone()).now();
     let denied = rules.denied_paths(&project_root, &extra_dirs, home);
     let context = call_context(deps, cwd, project_root.clone(), &explain, denied);
-    let accesses = match &explain.call {
+    let mut accesses = match &explain.call {
         Described::Arguments(arguments) => planned(deps, spec.name, arguments, &context)?,
         Described::Subject(subject) => touched(deps, &spec, subject, &context)?,
     };
+    accesses.splice(..0, context.bounds.beyond(&accesses));
     let mut config = (deps.config)();
     if let Some(project) = &place.project {
         config = Arc::new(config.with_project(project));
     }
     let approval = explain.approval.or_else(|| crate::starting::configured_approval(config.approve.as_deref()));
     let most = crate::starting::configured_approval(config.approve_at_most.as_deref());
-    let approval = crate::starting::at_most(approval.unwrap_or_default(), most);
+    let approval = crate::starting::stricter(approval.unwrap_or_default(), most);
     let input = DecideInput {
         tool: spec.name,
         category: spec.category,
@@ -331,9 +332,7 @@ fn bad_call(failure: &ToolFailure) -> ThreadError {
 fn planned(deps: &Deps, name: &str, arguments: &Value, context: &CallContext) -> Result<Vec<Access>, ThreadError> {
     let arguments = deps.tools.check_arguments(name, arguments).map_err(|failure| bad_call(&failure))?;
     let tool = deps.tools.get(name).ok_or_else(|| bad_call(&ToolFailure::Failed("there is no such tool".into())))?;
-    let mut access = tool.plan(&arguments, context).map_err(|failure| bad_call(&failure))?.access;
-    access.splice(..0, context.bounds.beyond(&access));
-    Ok(access)
+    Ok(tool.plan(&arguments, context).map_err(|failure| bad_call(&failure))?.access)
 }
 
 /// What a call touches that is given by its subject alone.

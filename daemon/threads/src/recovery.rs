@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mcode_events::closing_events;
-use mcode_events::event::{ApprovalOutcome, Event, EventBody, NewEvent};
+use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
 use mcode_events::run::RunStatus;
 use mcode_events::state::ThreadState;
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
-use mcode_store::{Append, RunRow, ThreadRow};
+use mcode_store::{Append, ThreadRow};
 use mcode_tools::shell::Found;
 
 use crate::deps::Deps;
@@ -220,16 +220,7 @@ async fn append(deps: &Deps, state: &mut ThreadState, events: Vec<NewEvent>) -> 
     });
     let withdrawn: Vec<_> = withdrawn.collect();
     let (expected, at_ms) = (state.last_seq, deps.clock.now().millis().max(state.updated_at_ms));
-    let mut seq = expected;
-    for new in &events {
-        seq = seq.next();
-        state.apply(&Event { thread_id, seq, at_ms, run_id: new.run_id, turn_id: new.turn_id, body: new.body.clone() });
-    }
-    let runs = run_id
-        .and_then(|run_id| state.run(run_id))
-        .map(|record| RunRow { thread_id, record: record.clone() })
-        .into_iter()
-        .collect();
+    let runs = crate::actor::fold_new(state, &events, at_ms);
     let Some(row) = ThreadRow::of(state) else { return Ok(()) };
     deps.store.append(Append { thread_id, expected, events, at_ms, row, runs, request: None }).await?;
     if !withdrawn.is_empty() {

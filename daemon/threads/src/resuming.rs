@@ -14,7 +14,6 @@ use mcode_ids::{RunId, ThreadId, TurnId};
 
 use crate::actor::Actor;
 use crate::command::RunSurroundings;
-use crate::starting::Working;
 
 /// Times that a run is gone on with; one whose daemon died more often ends.
 pub const RESUMES_MAX: u32 = 20;
@@ -153,8 +152,6 @@ impl Actor {
     ) -> Result<(), crate::error::ThreadError> {
         let Some(run) = self.state.run(run_id).cloned() else { return Ok(()) };
         self.append(vec![NewEvent::of_run(run_id, Some(turn_id), EventBody::RunResumed {})], None).await?;
-        let root = self.project_root(&run.options.cwd).await;
-        let project = crate::trust::project_config(&self.deps, &root).await?;
         let end = self.obstacle(&run);
         tracing::info!(thread_id = %self.thread_id, %run_id, to_its_end = end.is_none(), "a run is gone on with");
         let surroundings = self.own_surroundings(&run.options).unwrap_or_else(|| RunSurroundings {
@@ -171,7 +168,7 @@ impl Actor {
             end,
         };
         let left = self.time_left(&run);
-        let working = Working { options: run.options, root, project, surroundings };
+        let working = self.working(run.options, surroundings).await?;
         self.spawn_resumed(run_id, working, resumption, left);
         Ok(())
     }

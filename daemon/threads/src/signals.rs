@@ -1,13 +1,20 @@
-//! What a run signals to its thread, and what becomes of what people are asked.
+//! What a run signals to its thread.
 
 use std::sync::Arc;
 
 use mcode_agent::{AgentSignal, ApprovalAnswer, RecordError};
+use mcode_events::Part;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::{Delivery, RunStatus};
+use mcode_events::run::{Delivery, QueuedInput, RunStatus};
 use mcode_ids::{InputId, ProcessId, RunId};
 
 use crate::actor::{Actor, QUEUED_INPUTS_MAX};
+
+/// Most bytes of the notices that are put together, roughly.
+const NOTICE_BYTES_MAX: usize = 256 * 1024;
+
+/// Ends what the model is told when it would be too much.
+const MORE_HAVE_ENDED: &str = "\n[mcode] More commands have ended since; ask 'process' what they did.";
 
 impl Actor {
     /// Does what a run asks for.
@@ -81,6 +88,30 @@ impl Actor {
         }
     }
 
+    /// Leaves the model a notice. Where as much is queued as may be, it is put to the last one that waits there; the first
+    /// of ours always has a place.
+    fn told_by_us(&self, text: &str) -> Vec<EventBody> {
+        let own = |input: &&QueuedInput| !crate::inputs::wants_turn(input);
+        let last = self.state.queue.iter().rfind(own).filter(|_| self.state.queue.len() >= QUEUED_INPUTS_MAX);
+        let mut told = Vec::new();
+        let mut words = format!("{}{text}", crate::inputs::OWN_MARK);
+        if let Some(last) = last {
+            told.push(EventBody::InputTaken { input_id: last.input_id, delivered: false });
+            let text_of = |part: &Part| if let Part::Text { text, .. } = part { Some(text.clone()) } else { None };
+            let before: String = last.parts.iter().filter_map(text_of).collect();
+            words = if before.len() + words.len() < NOTICE_BYTES_MAX {
+                format!("{before}\n{words}")
+            } else {
+                // The first are known by their heads; what is left out is in the thread for people.
+                let head = before.strip_suffix(MORE_HAVE_ENDED).unwrap_or(&before);
+                format!("{head}{MORE_HAVE_ENDED}")
+            };
+        }
+        let input_id = InputId::from_uuid(self.deps.ids.next());
+        told.push(EventBody::InputQueued { input_id, delivery: Delivery::Steer, parts: vec![Part::text(words)] });
+        told
+    }
+
     /// The end of a process; what the model should know of it waits for the next place where it can be told.
     async fn process_exited(&mut self, run_id: RunId, process_id: ProcessId, body: EventBody, notice: Option<String>) {
         // An earlier daemon had recorded the end already, or died before the start was in the log.
@@ -91,61 +122,14 @@ impl Actor {
         let mut events = vec![NewEvent::of_run(run_id, self.state.open.turn, body)];
         let told = notice.is_some();
         if let Some(text) = notice {
-            let parts = vec![mcode_events::Part::text(format!("{}{text}", crate::inputs::OWN_MARK))];
-            let input_id = InputId::from_uuid(self.deps.ids.next());
+            let queued = self.told_by_us(&text);
             events.push(NewEvent::of_thread(EventBody::Notice { level: "info".to_owned(), text }));
-            if self.state.queue.len() < QUEUED_INPUTS_MAX {
-                events.push(NewEvent::of_thread(EventBody::InputQueued { input_id, delivery: Delivery::Steer, parts }));
-            }
+            events.extend(queued.into_iter().map(NewEvent::of_thread));
         }
         if let Err(error) = self.append(events, None).await {
             tracing::warn!(thread_id = %self.thread_id, %error, "the end of a process could not be recorded");
         } else if told {
             self.wake_soon();
         }
-    }
-
-    /// Silence past the deadline is a refusal.
-    pub(crate) async fn expire_approvals(&mut self) {
-        let now = self.deps.clock.now().millis();
-        for approval_id in self.pending.expired(now) {
-            let (outcome, by, reason) = (ApprovalOutcome::Expired, "mcoded", "nobody answered in time");
-            let request = self.state.open.approvals.get(&approval_id).cloned();
-            let body =
-                EventBody::ApprovalResolved { approval_id, outcome, by: by.to_owned(), reason: reason.to_owned() };
-            if self.append(self.settled(body), None).await.is_err() {
-                self.pending.clear();
-                return;
-            }
-            if let Some(request) = request {
-                self.record_answer(&request, outcome, (by, reason), self.state.open.run).await;
-            }
-            let answer = ApprovalAnswer { outcome: ApprovalOutcome::Expired, reason: String::new() };
-            self.pending.settle_approval(approval_id, answer);
-        }
-    }
-
-    /// Puts the end of an approval into the record of permissions.
-    pub(crate) async fn record_answer(
-        &self,
-        request: &mcode_events::event::ApprovalRequest,
-        outcome: ApprovalOutcome,
-        (by, reason): (&str, &str),
-        run_id: Option<RunId>,
-    ) {
-        let entry = crate::audit::answered(request, outcome, by, reason, (self.thread_id, run_id));
-        if let Err(error) = self.deps.store.audit(vec![entry]).await {
-            tracing::warn!(thread_id = %self.thread_id, %error, "the end of an approval is missing in the record");
-        }
-    }
-
-    /// The event of a settled approval or question, and, if nothing else is waited for, that the run goes on.
-    pub(crate) fn settled(&self, body: EventBody) -> Vec<NewEvent> {
-        let (run_id, turn_id) = (self.state.open.run, self.state.open.turn);
-        let mut events = vec![NewEvent { run_id, turn_id, body }];
-        if self.state.open.approvals.len() + self.state.open.questions.len() <= 1 {
-            events.push(NewEvent { run_id, turn_id, body: EventBody::RunStatusChanged { status: RunStatus::Running } });
-        }
-        events
     }
 }

@@ -1,22 +1,22 @@
-//! Making threads and starting runs, and settling what runs wait for.
+//! Making threads and starting runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{ApprovalAnswer, Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
+use mcode_agent::{Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
 use mcode_config::ProjectConfig;
-use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions, RunTrigger};
-use mcode_ids::{QuestionId, RequestId, RunId, Seq, TurnId};
+use mcode_events::event::{EventBody, NewEvent};
+use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions};
+use mcode_ids::{RequestId, RunId, Seq, TurnId};
+use mcode_permissions::Mode;
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::Actor;
-use crate::command::{Answered, GrantScope, NewRun, NewThread, Resolution, RunSurroundings, Started};
+use crate::command::{NewRun, NewThread, RunSurroundings, Started};
 use crate::error::ThreadError;
-use crate::permissions::GrantPlace;
 use crate::rules::Place;
 use crate::run::ActiveRun;
 
@@ -63,7 +63,7 @@ impl Actor {
             cwd: thread.cwd.clone(),
             title: thread.title.clone(),
             model: thread.model.clone(),
-            mode: thread.mode.clone(),
+            mode: thread.mode.as_str().to_owned(),
             ephemeral: thread.ephemeral,
         }))
     }
@@ -86,7 +86,6 @@ impl Actor {
         }
         // Fails before anything is recorded when the model is unknown or has no key.
         self.deps.models.resolve(&options.model, &run.surroundings.client_env)?;
-        self.check_day().await?;
         options.kept = Some(self.kept(&run.surroundings, &options, &self.fallback(project.as_deref())));
         let mut events = Vec::new();
         if self.state.last_seq == Seq::ZERO {
@@ -107,7 +106,7 @@ impl Actor {
         self.begin(events, working, Words::New(run.parts), run.request).await
     }
 
-    /// Records the run's beginning in one commit, then lets the agent work.
+    /// Records the run's beginning in one commit, then lets the agent work. Nothing begins when the day's budget is spent.
     pub(crate) async fn begin(
         &mut self,
         mut events: Vec<NewEvent>,
@@ -115,6 +114,7 @@ impl Actor {
         words: Words,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
+        self.check_day().await?;
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
@@ -145,6 +145,17 @@ impl Actor {
         self.append(events, request).await?;
         self.spawn(run_id, turn_id, working);
         Ok(started)
+    }
+
+    /// What a run like this works with, where its project is and what that says now.
+    pub(crate) async fn working(
+        &self,
+        options: RunOptions,
+        surroundings: RunSurroundings,
+    ) -> Result<Working, ThreadError> {
+        let root = self.project_root(&options.cwd).await;
+        let project = crate::trust::project_config(&self.deps, &root).await?;
+        Ok(Working { options, root, project, surroundings })
     }
 
     /// The root of the project that a run in this folder is of.
@@ -248,24 +259,34 @@ impl Actor {
         self.active = Some(ActiveRun::new(run_id, cancel, task, deadline, surroundings));
     }
 
-    /// Inputs that were queued while the last run ended begin another one like it.
+    /// Inputs that were queued while the last run ended begin another one like it, with what that has left of its limits.
     pub(crate) async fn start_queued(&mut self, last: ActiveRun) {
         let Some(input) = self.state.queue.iter().find(|input| crate::inputs::wants_turn(input)).cloned() else {
             return;
         };
-        let Some(options) = self.state.run(last.run_id).map(|run| run.options.clone()) else { return };
-        let words = Words::Queued(input);
-        let root = self.project_root(&options.cwd).await;
-        let begun = match crate::trust::project_config(&self.deps, &root).await {
-            Ok(project) => {
-                let working = Working { options, root, project, surroundings: last.surroundings };
-                self.begin(Vec::new(), working, words, None).await.map(drop)
-            }
-            Err(error) => Err(error),
+        let Some(run) = self.state.run(last.run_id) else { return };
+        let begun = match crate::waking::options_to_queue(run) {
+            Some(options) => self.begin_queued(options, last.surroundings, input).await,
+            None => Err(ThreadError::Limit { message: "a limit of the run was reached".to_owned() }),
         };
         if let Err(error) = begun {
-            tracing::error!(thread_id = %self.thread_id, %error, "a queued run could not be started");
+            tracing::warn!(thread_id = %self.thread_id, %error, "a queued run could not be started");
+            let text = format!("what was said last waits for the next prompt: {error}");
+            let notice = NewEvent::of_thread(EventBody::Notice { level: "warning".to_owned(), text });
+            if let Err(error) = self.append(vec![notice], None).await {
+                tracing::warn!(thread_id = %self.thread_id, %error, "that an input waits could not be recorded");
+            }
         }
+    }
+
+    async fn begin_queued(
+        &mut self,
+        options: RunOptions,
+        surroundings: RunSurroundings,
+        input: QueuedInput,
+    ) -> Result<(), ThreadError> {
+        let working = self.working(options, surroundings).await?;
+        self.begin(Vec::new(), working, Words::Queued(input), None).await.map(drop)
     }
 
     fn options(&self, run: &NewRun, project: Option<&ProjectConfig>) -> Result<RunOptions, ThreadError> {
@@ -275,13 +296,16 @@ impl Actor {
         }
         let of_project = |mode: &str| project.and_then(|it| it.mode_models.get(mode).or(it.model.as_ref())).cloned();
         let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let mode = run.mode.clone().or_else(|| known(&self.state.mode)).unwrap_or_else(|| "build".to_owned());
+        let at_most = run.asker.at_most();
+        let wanted = run.mode.or_else(|| known(&self.state.mode).map(|mode| Mode::of_log(&mode))).unwrap_or_default();
+        // A run that only looks starts none that changes things.
+        let mode = at_most.map_or(wanted, |(_, mode)| wanted.max(mode)).as_str();
         let model = run
             .model
             .clone()
             .or_else(|| known(&self.state.model))
-            .or_else(|| of_project(&mode))
-            .or_else(|| self.deps.models.default_model(&mode, &run.surroundings.client_env))
+            .or_else(|| of_project(mode))
+            .or_else(|| self.deps.models.default_model(mode, &run.surroundings.client_env))
             .ok_or_else(|| ThreadError::InvalidArgument {
                 field: "model",
                 message: "no model is configured and no provider key was found".to_owned(),
@@ -291,11 +315,11 @@ impl Actor {
         limits.max_tokens = limits.max_tokens.or(config.limits.max_tokens_per_run);
         limits.max_cost_usd = limits.max_cost_usd.or(config.limits.max_cost_per_run);
         let approval = run.approval.or_else(|| configured_approval(config.approve.as_deref())).unwrap_or_default();
-        let approval = at_most(approval, configured_approval(config.approve_at_most.as_deref()));
-        let approval = at_most(approval, run.approval_at_most);
+        let approval = stricter(approval, configured_approval(config.approve_at_most.as_deref()));
+        let approval = stricter(approval, at_most.map(|(approval, _)| approval));
         Ok(RunOptions {
             model,
-            mode,
+            mode: mode.to_owned(),
             thinking: run.thinking,
             approval,
             interactive: run.interactive,
@@ -303,12 +327,12 @@ impl Actor {
             cwd: run.cwd.clone(),
             add_dirs: run.add_dirs.clone(),
             answer_schema: run.answer_schema.clone(),
-            trigger: if run.approval_at_most.is_some() { RunTrigger::Tool } else { RunTrigger::Person },
+            trigger: run.asker.trigger(),
             kept: None,
         })
     }
 
-    pub(crate) async fn check_day(&self) -> Result<(), ThreadError> {
+    async fn check_day(&self) -> Result<(), ThreadError> {
         let Some(max) = (self.deps.config)().limits.max_cost_per_day else { return Ok(()) };
         let spent = self.deps.store.cost_since(self.deps.clock.now().plus_millis(-DAY_MS).millis()).await?;
         if spent < max {
@@ -318,66 +342,10 @@ impl Actor {
             message: format!("the daily limit of ${max:.2} was reached (${spent:.4} spent in 24 h)"),
         })
     }
-
-    pub(crate) async fn resolve(&mut self, resolution: Resolution) -> Result<Answered, ThreadError> {
-        let Some(request) = self.state.open.approvals.get(&resolution.approval_id).cloned() else {
-            return Err(ThreadError::AlreadyResolved(format!("approval {}", resolution.approval_id)));
-        };
-        let mut outcome = if resolution.allow { ApprovalOutcome::Allowed } else { ApprovalOutcome::Denied };
-        let mut kept = None;
-        if let (true, true, Some(rule)) = (resolution.allow, resolution.always, &request.proposed_rule) {
-            self.keep(rule, &resolution).await?;
-            outcome = ApprovalOutcome::AllowedAlways;
-            kept = Some(rule.clone());
-        }
-        let body = EventBody::ApprovalResolved {
-            approval_id: resolution.approval_id,
-            outcome,
-            by: resolution.by.clone(),
-            reason: resolution.reason.clone(),
-        };
-        let seq = self.state.last_seq.next();
-        self.append(self.settled(body), None).await?;
-        let said = (resolution.by.as_str(), resolution.reason.as_str());
-        self.record_answer(&request, outcome, said, self.state.open.run).await;
-        self.pending.settle_approval(resolution.approval_id, ApprovalAnswer { outcome, reason: resolution.reason });
-        Ok(Answered { seq, rule: kept })
-    }
-
-    /// Keeps the rule that was proposed: for good in the user's file, else as a grant.
-    async fn keep(&self, rule: &str, resolution: &Resolution) -> Result<(), ThreadError> {
-        let root = match self.state.active_run() {
-            Some(run) => self.project_root(&run.options.cwd.clone()).await,
-            None => self.project_root(&self.state.cwd.clone()).await,
-        };
-        let scope = resolution.scope;
-        crate::permissions::keep_rule(
-            &self.deps,
-            rule,
-            GrantPlace {
-                thread_id: (scope == GrantScope::Thread).then_some(self.thread_id),
-                root: (scope == GrantScope::Project).then(|| root.to_string_lossy().into_owned()),
-                until_ms: resolution.until_ms,
-            },
-            &resolution.by,
-        )
-        .await
-    }
-
-    pub(crate) async fn answer(&mut self, question_id: QuestionId, answer: String) -> Result<Answered, ThreadError> {
-        if !self.state.open.questions.contains_key(&question_id) {
-            return Err(ThreadError::AlreadyResolved(format!("question {question_id}")));
-        }
-        let body = EventBody::QuestionAnswered { question_id, answer: Some(answer.clone()) };
-        let seq = self.state.last_seq.next();
-        self.append(self.settled(body), None).await?;
-        self.pending.settle_question(question_id, Some(answer));
-        Ok(Answered { seq, rule: None })
-    }
 }
 
 /// The stricter of what a run wants and what it may have at most.
-pub(crate) fn at_most(wanted: ApprovalPolicy, most: Option<ApprovalPolicy>) -> ApprovalPolicy {
+pub(crate) fn stricter(wanted: ApprovalPolicy, most: Option<ApprovalPolicy>) -> ApprovalPolicy {
     match (wanted, most) {
         (_, None | Some(ApprovalPolicy::All)) => wanted,
         (ApprovalPolicy::Deny, _) | (_, Some(ApprovalPolicy::Deny)) => ApprovalPolicy::Deny,
@@ -395,16 +363,18 @@ fn new_thread(run: &NewRun, options: &RunOptions) -> NewThread {
         cwd: run.cwd.clone(),
         title: if run.title.is_empty() { mcode_agent::prompt::first_title(&words) } else { run.title.clone() },
         model: options.model.clone(),
-        mode: options.mode.clone(),
+        mode: Mode::of_log(&options.mode),
         ephemeral: run.ephemeral,
     }
 }
 
+/// What the configuration says about calls that would be asked. Its words are checked when it is read; one that nobody
+/// knows would be the strictest.
 pub(crate) fn configured_approval(text: Option<&str>) -> Option<ApprovalPolicy> {
     match text {
         Some("ask") => Some(ApprovalPolicy::Ask),
-        Some("deny") => Some(ApprovalPolicy::Deny),
         Some("all") => Some(ApprovalPolicy::All),
-        _ => None,
+        Some(_) => Some(ApprovalPolicy::Deny),
+        None => None,
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::actor::Actor;
 use crate::error::ThreadError;
-use crate::starting::{Words, Working};
+use crate::starting::Words;
 
 /// Runs in a row that a thread begins by itself; then it waits for a person.
 pub(crate) const WAKES_MAX: usize = 8;
@@ -58,12 +58,20 @@ impl Actor {
         // Another daemon began the last run, and its client's keys are gone: the model is told at the next prompt.
         let Some(surroundings) = self.last_surroundings.clone().or_else(own) else { return Ok(()) };
         self.deps.models.resolve(&options.model, &surroundings.client_env)?;
-        self.check_day().await?;
-        let root = self.project_root(&options.cwd).await;
-        let project = crate::trust::project_config(&self.deps, &root).await?;
-        let working = Working { options, root, project, surroundings };
+        let working = self.working(options, surroundings).await?;
         self.begin(Vec::new(), working, Words::Told, None).await.map(drop)
     }
+}
+
+/// What a run is that begins with words that were queued while this one ended; `None` when a limit of this one is reached.
+pub(crate) fn options_to_queue(last: &RunRecord) -> Option<RunOptions> {
+    let limits = what_is_left(&last.options.limits, std::slice::from_ref(last))?;
+    let trigger = match last.options.trigger {
+        // What is queued is a person's words.
+        RunTrigger::Background => RunTrigger::Person,
+        other => other,
+    };
+    Some(RunOptions { limits, trigger, ..last.options.clone() })
 }
 
 /// What of a run's limits it and its followers have left; `None` when one is reached. The time limit is each run's own.
@@ -118,6 +126,14 @@ mod tests {
             resumed: 0,
             usage: Usage { input_tokens, cost_usd, ..Usage::default() },
         };
+        let mut woken = run(2, 40, 0.25);
+        woken.options.trigger = RunTrigger::Background;
+        let queued = options_to_queue(&woken).unwrap();
+        assert_eq!(
+            (queued.limits.max_steps, queued.limits.max_tokens, queued.trigger),
+            (Some(3), Some(60), RunTrigger::Person)
+        );
+        assert_eq!(options_to_queue(&run(5, 0, 0.0)), None);
         let left = what_is_left(&limits, &[run(2, 40, 0.25), run(1, 10, 0.25)]).unwrap();
         assert_eq!((left.max_steps, left.max_tokens), (Some(2), Some(50)));
         assert_eq!((left.max_cost_usd, left.max_time_ms), (Some(0.5), Some(7)));

@@ -138,7 +138,8 @@ pub struct Run {
     /// What it cost.
     #[prost(message, optional, tag = "11")]
     pub usage: ::core::option::Option<Usage>,
-    /// Who began it: person, tool (a program of a tool call), or background (the end of a command in the background).
+    /// Who began it: person, tool (a program of a tool call), background (the end of a command in the background), or
+    /// unknown (a process that could not be looked at).
     #[prost(string, tag = "12")]
     pub trigger: ::prost::alloc::string::String,
 }
@@ -1655,7 +1656,8 @@ pub struct RunStarted {
     /// ask, deny or all.
     #[prost(string, tag = "4")]
     pub approve: ::prost::alloc::string::String,
-    /// Who began it: person, tool (a program of a tool call), or background (the end of a command in the background).
+    /// Who began it: person, tool (a program of a tool call), background (the end of a command in the background), or
+    /// unknown (a process that could not be looked at).
     #[prost(string, tag = "5")]
     pub trigger: ::prost::alloc::string::String,
 }

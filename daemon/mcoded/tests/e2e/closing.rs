@@ -53,7 +53,7 @@ fn closing_cancels_the_run_and_withdraws_what_it_asked() {
 #[test]
 fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     let (nap, secret) = (nap(), "only-in-this-thread");
-    let long = format!("yes {secret} | head -c 300000; echo; sleep {nap}");
+    let long = format!("echo x > $TMPDIR/x; echo $TMPDIR > there; yes {secret} | head -c 300000; echo; sleep {nap}");
     let script = |long: &str| {
         Script::new()
             .reply(Reply::tool_calls([
@@ -64,11 +64,16 @@ fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     };
     let mut stage = Stage::new(script(&long));
     let thread = text(&stage.ask(&["--yolo", "--output", "json", "serve"]).ok().json()["thread_id"]);
-    stage.daemon.wait_until("the command to run", || !running(&nap).is_empty());
+    let there = || std::fs::read_to_string(stage.workspace.join("there")).unwrap_or_default();
+    stage.daemon.wait_until("the command to run", || there().ends_with('\n') && !running(&nap).is_empty());
     let refused = stage.mcode(&["threads", "delete", &thread]);
     assert!(refused.code == 2 && refused.stderr.contains("--yes"), "{refused:#?}");
+    let temp = there();
+    let temp = std::path::Path::new(temp.trim());
+    assert!(temp.join("x").exists(), "{temp:?}");
     stage.mcode(&["threads", "delete", &thread, "--yes"]).ok();
     assert_eq!(running(&nap), Vec::<u32>::new());
+    assert!(!temp.exists(), "its temporary files stay");
     assert_eq!(stage.json(&["threads", "list"])["threads"], json!([]));
     assert_ne!(stage.mcode(&["threads", "show", &thread]).code, 0);
     assert_ne!(stage.ask(&["-t", &thread, "go on"]).code, 0, "it does not come back");

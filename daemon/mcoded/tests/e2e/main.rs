@@ -9,6 +9,7 @@ mod asking;
 mod closing;
 mod denying;
 mod ending;
+mod explaining;
 mod hiding;
 mod hosting;
 mod keeping;

@@ -29,6 +29,13 @@ fn woken(stage: &Stage, thread: &str, count: usize) -> Vec<Value> {
     runs(stage, thread)
 }
 
+/// So many runs, and none that the thread began by itself.
+fn by_people(stage: &Stage, thread: &str, count: usize) {
+    let runs = runs(stage, thread);
+    assert_eq!(runs.len(), count, "{runs:#?}");
+    assert!(runs.iter().all(|run| run["trigger"] == "person"), "{runs:#?}");
+}
+
 #[test]
 fn b14_the_end_of_a_command_wakes_its_thread() {
     let stage = Stage::new(
@@ -89,27 +96,10 @@ fn waking_can_be_off() {
     stage.go();
     let notices = || of_type(&stage.events(&thread), "notice").len();
     stage.daemon.wait_until("its end is told", || notices() == 1);
-    // Longer than the ends of several commands are waited for.
-    std::thread::sleep(std::time::Duration::from_millis(600));
-    assert_eq!((runs(&stage, &thread).len(), stage.server.requests().len()), (1, 2));
     stage.ask(&["-t", &thread, "and?"]).ok();
+    by_people(&stage, &thread, 2);
     assert!(stage.server.request(3).messages().last().unwrap().to_string().contains("has ended: exit code 0"));
     stage.server.finish();
-}
-
-/// A thread that keeps itself busy waits for a person some time.
-#[test]
-fn a_thread_wakes_itself_so_often_and_no_more() {
-    let mut script = Script::new();
-    for at in 0..9 {
-        script = script.reply(background(&format!("touch begun; echo {at}; sleep 0.2"))).reply(Reply::text("again"));
-    }
-    let stage = Stage::new(script.allow_unused());
-    let thread = begun(&stage, &[]);
-    woken(&stage, &thread, 9);
-    stage.daemon.wait_until("the last command has ended", || stage.daemon.hosts().is_empty());
-    std::thread::sleep(std::time::Duration::from_millis(800));
-    assert_eq!(runs(&stage, &thread).len(), 9, "eight by itself, and then it waits");
 }
 
 /// The next daemon wakes a thread only when it can ask the model by itself.
@@ -130,12 +120,14 @@ fn the_next_daemon_wakes_what_it_can() {
 /// A command that somebody has stopped is no news.
 #[test]
 fn what_was_stopped_wakes_nobody() {
-    let stage = Stage::new(Script::new().reply(background(WAIT_FOR_GO)).reply(Reply::text("started")));
+    let stage = Stage::new(
+        Script::new().reply(background(WAIT_FOR_GO)).reply(Reply::text("started")).reply(Reply::text("I see")),
+    );
     let thread = begun(&stage, &[]);
     stage.mcode(&["threads", "close", &thread]).ok();
     let events = stage.events(&thread);
     assert!(text(&of_type(&events, "process_exited")[0]["reason"]).contains("killed"), "{events:#?}");
-    std::thread::sleep(std::time::Duration::from_millis(600));
-    assert_eq!((runs(&stage, &thread).len(), stage.server.requests().len()), (1, 2));
+    stage.ask(&["-t", &thread, "and?"]).ok();
+    by_people(&stage, &thread, 2);
     stage.server.finish();
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use Verdict::{Allow, Ask, Deny};
 use mcode_config::effective::PermissionRules;
 use mcode_events::run::ApprovalPolicy;
-use mcode_permissions::{Access, Category, Mode, RuleSet, Verdict, propose_rule};
+use mcode_permissions::{Access, Category, DecidedBy, Mode, RuleSet, Verdict, propose_rule};
 
 use crate::setting::{BUILD, Setting, command, decide, edit, listed, read, rules, shell};
 
@@ -416,4 +416,25 @@ fn an_allowed_program_is_not_allowed_to_run_or_write_something_else() {
         assert_eq!(shell(&set, text, BUILD), Allow, "{text}");
     }
     assert_eq!(shell(&rules(&["shell(find * -delete)"], &[], &[]), "find . -delete", BUILD), Allow);
+}
+
+#[test]
+fn a_decision_says_what_made_it() {
+    let set = rules(&["shell(make)"], &["shell(git push)"], &["shell(rm *)"]);
+    let setting = |mode, policy| Setting { mode, policy };
+    let by = |text: &str, setting| decide(&set, "shell", Category::Execute, &[command(text)], setting).by;
+    let (deny, all) = (setting(Mode::Build, ApprovalPolicy::Deny), setting(Mode::Build, ApprovalPolicy::All));
+    for text in ["make", "git push", "rm x", "$x"] {
+        assert_eq!(by(text, BUILD), DecidedBy::Rule, "{text}");
+    }
+    assert_eq!(by("touch x", BUILD), DecidedBy::Default);
+    assert_eq!([by("touch x", deny), by("git push", all)], [DecidedBy::Policy; 2]);
+    assert_eq!(by("touch x", setting(Mode::Plan, ApprovalPolicy::All)), DecidedBy::Mode);
+}
+
+#[test]
+fn a_mode_that_nobody_knows_is_the_strictest() {
+    for mode in [Mode::Build, Mode::Plan, Mode::Explore] {
+        assert_eq!((Mode::of_log(mode.as_str()), mode.max(Mode::of_log("reckless"))), (mode, Mode::Explore));
+    }
 }

@@ -107,7 +107,7 @@ impl v1::permission_service_server::PermissionService for Services {
             return Err(bad_field("arguments", format!("the request has more than {CALL_BYTES_MAX} bytes")));
         }
         let context = request.context.ok_or_else(|| bad_field("context", "is missing"))?;
-        let mode = request::mode(&request.mode)?.as_deref().and_then(Mode::parse).unwrap_or_default();
+        let mode = request::mode(&request.mode)?.unwrap_or_default();
         let call = match request.arguments {
             Some(arguments) => Described::Arguments(value::from_struct(arguments)),
             None => Described::Subject(request.subject),

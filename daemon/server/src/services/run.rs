@@ -18,10 +18,10 @@ impl v1::run_service_server::RunService for Services {
         if let Some(fault) = (self.deps.config_faults)(ConfigQuestion::Blocking).first() {
             return Err(refuse(Code::FailedPrecondition, Reason::ConfigBroken, fault.clone(), None));
         }
-        let limit = self.limit_to_asker(&request).await?;
+        let asker = self.asker(&request).await?;
         let threads = self.deps.threads.deps();
         let (blobs, passed) = (threads.store.blobs(), (threads.config)().passed_env.clone());
-        let run = limit.apply(request::new_run(request.into_inner(), blobs, &passed).await?);
+        let run = request::new_run(request.into_inner(), asker, blobs, &passed).await?;
         let started = self.deps.threads.start_run(run).await.map_err(of_thread)?;
         Ok(Response::new(v1::StartRunResponse {
             thread_id: started.thread_id.to_string(),
@@ -63,7 +63,7 @@ impl v1::run_service_server::RunService for Services {
         let run_id = request::known_id("run", &request.get_ref().run_id)?;
         let row = self.deps.threads.run(run_id).await.map_err(of_thread)?;
         // What a tool call has started, such as an `mcode ask` in a script, it may also end.
-        if row.record.options.trigger != RunTrigger::Tool {
+        if !matches!(row.record.options.trigger, RunTrigger::Tool | RunTrigger::Unknown) {
             self.for_people(&request, "cancelling a run").await?;
         }
         let run = self.deps.threads.cancel_run(run_id).await.map_err(of_thread)?;

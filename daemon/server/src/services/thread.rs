@@ -22,10 +22,10 @@ impl v1::thread_service_server::ThreadService for Services {
         if !std::path::Path::new(&request.cwd).is_absolute() {
             return Err(bad_field("cwd", format!("'{}' is not an absolute path", request.cwd)));
         }
-        let mode = request::mode(&request.mode)?.unwrap_or_else(|| "build".to_owned());
+        let mode = request::mode(&request.mode)?.unwrap_or_default();
         let model = if request.model.is_empty() {
             let deps = self.deps.threads.deps();
-            deps.models.default_model(&mode, &BTreeMap::new()).unwrap_or_default()
+            deps.models.default_model(mode.as_str(), &BTreeMap::new()).unwrap_or_default()
         } else {
             request.model
         };

@@ -10,3 +10,4 @@ mod resuming;
 mod rig;
 mod space;
 mod starting;
+mod waking;

@@ -11,7 +11,7 @@ use mcode_config::Effective;
 use mcode_env::{Clock, IdGen, ManualClock, SystemIds};
 use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits};
 use mcode_events::{Event, Origin, Part, ThreadState, Usage};
-use mcode_ids::{RunId, Seq, ThreadId, ToolCallId};
+use mcode_ids::{ProcessId, RunId, Seq, ThreadId, ToolCallId};
 use mcode_models::retry::RetryPolicy;
 use mcode_models::{
     Access as ModelAccess, ListedModel, ModelError, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ModelRequest,
@@ -22,6 +22,7 @@ use mcode_store::Store;
 use mcode_threads::deps::Current;
 use mcode_threads::{Deps, NewInput, NewRun, RuleBook, RunSurroundings, Threads};
 use mcode_tools::bounds::Settings;
+use mcode_tools::port::StartedProcess;
 use mcode_tools::{Bounds, CallContext, CallPlan, OwnPlaces, Tool, ToolFailure, ToolOutput, ToolSet, ToolSpec};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -151,6 +152,8 @@ enum Act {
     Panic,
     /// Waits until it is cancelled.
     Wait,
+    /// Begins a command in the background, which ends when the test says so.
+    Background,
 }
 
 #[derive(Debug)]
@@ -159,6 +162,7 @@ struct Small {
     category: Category,
     act: Act,
     runs: Arc<watch::Sender<u32>>,
+    ends: Arc<Semaphore>,
 }
 
 impl Tool for Small {
@@ -177,7 +181,7 @@ impl Tool for Small {
 
     fn run(&self, _arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>> {
         self.runs.send_modify(|runs| *runs += 1);
-        let act = self.act;
+        let (act, ends) = (self.act, Arc::clone(&self.ends));
         Box::pin(async move {
             match act {
                 Act::Same => Ok(ToolOutput::text("the same", "same")),
@@ -186,8 +190,42 @@ impl Tool for Small {
                     context.cancel.cancelled().await;
                     Err(ToolFailure::Cancelled)
                 }
+                Act::Background => {
+                    let process_id = ProcessId::from_uuid(SystemIds.next());
+                    let command = "in the background".to_owned();
+                    let (pid, started_ticks) = (0, 0);
+                    let process = StartedProcess { process_id, pid, started_ticks, command, background: true };
+                    context.port.process_started(process).await;
+                    let port = Arc::clone(&context.port);
+                    tokio::spawn(async move {
+                        ends.acquire().await.unwrap().forget();
+                        let notice = Some("a command has ended".to_owned());
+                        port.process_exited(process_id, Some(0), "exit code 0".to_owned(), notice).await;
+                    });
+                    Ok(ToolOutput::text("it runs", "it runs"))
+                }
             }
         })
+    }
+}
+
+/// Keeps the runtime's time where it is: it does not run ahead when all tasks wait for the store, which is a thread of its
+/// own. A test that hangs gets its time back after a while, and fails.
+pub struct Frozen {
+    _held: std::sync::mpsc::Sender<()>,
+}
+
+impl Frozen {
+    pub fn new() -> Self {
+        tokio::time::pause();
+        let (held, holds) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || holds.recv_timeout(WAIT_MAX).is_ok());
+        Self { _held: held }
+    }
+
+    /// Lets so much of it pass.
+    pub async fn pass(&self, time: Duration) {
+        tokio::time::advance(time).await;
     }
 }
 
@@ -201,6 +239,8 @@ pub struct Rig {
     pub threads: Threads,
     pub runs: Arc<watch::Sender<u32>>,
     pub reaped: Arc<Mutex<Vec<String>>>,
+    /// Lets commands in the background end.
+    pub ends: Arc<Semaphore>,
 }
 
 impl Rig {
@@ -220,13 +260,15 @@ impl Rig {
             go: Semaphore::new(0),
             usage,
         });
-        let runs = Arc::new(watch::Sender::new(0));
-        let tool =
-            |name, category, act| Arc::new(Small { name, category, act, runs: Arc::clone(&runs) }) as Arc<dyn Tool>;
+        let (runs, ends) = (Arc::new(watch::Sender::new(0)), Arc::new(Semaphore::new(0)));
+        let tool = |name, category, act| {
+            Arc::new(Small { name, category, act, runs: Arc::clone(&runs), ends: Arc::clone(&ends) }) as Arc<dyn Tool>
+        };
         let tools = vec![
             tool("same", Category::Internal, Act::Same),
             tool("broken", Category::Internal, Act::Panic),
             tool("wait", Category::Internal, Act::Wait),
+            tool("background", Category::Internal, Act::Background),
             tool("command", Category::Execute, Act::Same),
         ];
         let reaped: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -258,7 +300,7 @@ impl Rig {
             own_env: Arc::default(),
             change_rule: Arc::new(|_| Ok(true)),
         };
-        Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped }
+        Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped, ends }
     }
 
     /// The time, milliseconds since 1970 UTC.
@@ -278,7 +320,7 @@ impl Rig {
             mode: None,
             thinking: None,
             approval: Some(ApprovalPolicy::Ask),
-            approval_at_most: None,
+            asker: mcode_threads::Asker::Person,
             interactive: true,
             limits: RunLimits::default(),
             cwd: self.root.join("work").to_string_lossy().into_owned(),

@@ -1,8 +1,10 @@
 //! Starting, and being refused.
 
-use mcode_events::RunStatus;
-use mcode_ids::{RequestId, ThreadId};
-use mcode_threads::ThreadError;
+use mcode_events::run::{ApprovalPolicy, RunTrigger};
+use mcode_events::{EventBody, NewEvent, RunStatus, ThreadState};
+use mcode_ids::{ProjectId, RequestId, Seq, ThreadId};
+use mcode_store::{Append, ThreadRow};
+use mcode_threads::{Asker, Mode, ThreadError};
 
 use crate::rig::{Rig, Step, said};
 
@@ -59,4 +61,49 @@ async fn what_is_not_there_is_named() {
     let error = rig.threads.start_run(run).await.unwrap_err();
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
     assert!(rig.threads.list(Default::default()).await.unwrap().rows.is_empty(), "a refused run leaves no thread");
+}
+
+#[tokio::test]
+async fn a_run_has_no_more_than_who_asks_for_it() {
+    use ApprovalPolicy::{All, Ask, Deny};
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let tool = |approval, mode| Asker::Tool { approval, mode };
+    for (asker, wanted, had) in [
+        (Asker::Person, (All, Mode::Build), (All, "build", RunTrigger::Person)),
+        (Asker::Unknown, (All, Mode::Build), (Ask, "build", RunTrigger::Unknown)),
+        (tool(All, Mode::Build), (All, Mode::Build), (All, "build", RunTrigger::Tool)),
+        (tool(Deny, Mode::Plan), (All, Mode::Build), (Deny, "plan", RunTrigger::Tool)),
+        (tool(Ask, Mode::Plan), (Deny, Mode::Explore), (Deny, "explore", RunTrigger::Tool)),
+    ] {
+        let mut run = rig.prompt(None, "hi");
+        (run.asker, run.approval, run.mode) = (asker, Some(wanted.0), Some(wanted.1));
+        let started = rig.threads.start_run(run).await.unwrap();
+        let state = rig.idle(started.thread_id).await;
+        let options = &state.run(started.run_id).unwrap().options;
+        assert_eq!((options.approval, options.mode.as_str(), options.trigger), had, "{asker:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mode_that_nobody_knows_is_the_strictest() {
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let thread_id: ThreadId = "thr_01900000000070008000000000000001".parse().unwrap();
+    let project_id: ProjectId = "prj_01900000000070008000000000000002".parse().unwrap();
+    let created = EventBody::ThreadCreated {
+        project_id,
+        cwd: rig.root.join("work").to_string_lossy().into_owned(),
+        title: "of another version".into(),
+        model: "fake/one".into(),
+        mode: "reckless".into(),
+        ephemeral: false,
+    };
+    let mut state = ThreadState::new(thread_id);
+    let (run_id, turn_id) = (None, None);
+    let event = mcode_events::Event { thread_id, seq: Seq::new(1), at_ms: 1, run_id, turn_id, body: created.clone() };
+    state.apply(&event);
+    let (row, events) = (ThreadRow::of(&state).unwrap(), vec![NewEvent::of_thread(created)]);
+    let append = Append { thread_id, expected: Seq::ZERO, events, at_ms: 1, row, runs: Vec::new(), request: None };
+    rig.store().append(append).await.unwrap();
+    let started = rig.threads.start_run(rig.prompt(Some(thread_id), "hi")).await.unwrap();
+    assert_eq!(rig.idle(thread_id).await.run(started.run_id).unwrap().options.mode, "explore");
 }
