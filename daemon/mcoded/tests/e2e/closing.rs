@@ -64,10 +64,11 @@ fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     };
     let mut stage = Stage::new(script(&long));
     let thread = text(&stage.ask(&["--yolo", "--output", "json", "serve"]).ok().json()["thread_id"]);
-    stage.daemon.wait_until("the command to run", || !running(&nap).is_empty());
+    let there = || std::fs::read_to_string(stage.workspace.join("there")).unwrap_or_default();
+    stage.daemon.wait_until("the command to run", || there().ends_with('\n') && !running(&nap).is_empty());
     let refused = stage.mcode(&["threads", "delete", &thread]);
     assert!(refused.code == 2 && refused.stderr.contains("--yes"), "{refused:#?}");
-    let temp = std::fs::read_to_string(stage.workspace.join("there")).unwrap();
+    let temp = there();
     let temp = std::path::Path::new(temp.trim());
     assert!(temp.join("x").exists(), "{temp:?}");
     stage.mcode(&["threads", "delete", &thread, "--yes"]).ok();

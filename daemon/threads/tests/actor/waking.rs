@@ -111,6 +111,10 @@ async fn no_run_begins_by_itself_when_the_days_budget_is_spent() {
     runs(&rig, thread_id, 2).await;
     ends(&rig, thread_id).await;
     time.pass(LONG).await;
+    // Whatever the first look comes before, the second comes after the thread has thought of waking.
+    for _ in 0..2 {
+        assert_eq!(rig.threads.state(thread_id).await.unwrap().runs.len(), 2);
+    }
     rig.clock.advance_millis(24 * 60 * 60 * 1000 + 1);
     rig.threads.start_run(rig.prompt(Some(thread_id), "and?")).await.unwrap();
     runs(&rig, thread_id, 3).await;
