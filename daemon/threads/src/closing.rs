@@ -32,6 +32,7 @@ impl Actor {
     /// Forgets the thread, and removes its temporary files.
     pub(crate) async fn forget(&self) -> Result<(), StoreError> {
         self.deps.store.delete_thread(self.thread_id).await?;
+        self.deps.rules.forget(self.thread_id);
         let (bounds, thread_id) = (Arc::clone(&self.deps.bounds), self.thread_id);
         if let Err(error) = tokio::task::spawn_blocking(move || bounds.forget(thread_id)).await {
             tracing::warn!(%thread_id, %error, "the temporary files of a thread could not be removed");

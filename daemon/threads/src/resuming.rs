@@ -62,7 +62,11 @@ const KEPT_NAMES: &[&str] = &[
     "PROGRAMDATA",
     "TEMP",
     "TMP",
+    "SSL_CERT_FILE",
+    "NO_PROXY",
 ];
+/// Those of them that say how servers are reached. A proxy may hold a password and is not kept.
+const REACHING_NAMES: &[&str] = &["SSL_CERT_FILE", "NO_PROXY", "no_proxy"];
 /// Beginnings of further such variables.
 const KEPT_PREFIXES: &[&str] = &["LC_", "XDG_"];
 /// Longest value that is kept, in bytes.
@@ -100,30 +104,39 @@ fn kept_env(tool_env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 impl Actor {
     /// What another daemon needs to go on with a run.
     pub(crate) fn kept(&self, surroundings: &RunSurroundings, options: &RunOptions, fallback: &[String]) -> Kept {
+        let env = kept_env(&surroundings.tool_env);
+        let own_env = self.own_env(&env);
         let same = |model: &String| {
             let resolve = |env| self.deps.models.resolve(model, env).map(|resolved| resolved.access);
-            match (resolve(&surroundings.client_env), resolve(&self.deps.own_env)) {
+            match (resolve(&surroundings.client_env), resolve(&own_env)) {
                 (Ok(clients), Ok(own)) => clients == own,
                 // A fallback that could not be used before can not be used later.
                 (Err(_), _) => true,
                 (Ok(_), Err(_)) => false,
             }
         };
-        Kept {
-            env: kept_env(&surroundings.tool_env),
-            umask: surroundings.umask,
-            own_access: same(&options.model) && fallback.iter().all(same),
-        }
+        Kept { env, umask: surroundings.umask, own_access: same(&options.model) && fallback.iter().all(same) }
     }
 
     /// What a run that this daemon begins by itself works with, if the last one left enough for it.
     pub(crate) fn own_surroundings(&self, options: &RunOptions) -> Option<RunSurroundings> {
         let kept = options.kept.as_ref()?;
         Some(RunSurroundings {
-            client_env: Arc::clone(&self.deps.own_env),
+            client_env: Arc::new(self.own_env(&kept.env)),
             tool_env: Arc::new(kept.env.clone()),
             umask: kept.umask,
         })
+    }
+
+    /// The daemon's own environment, with what a client said of how servers are reached that is no secret.
+    fn own_env(&self, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut env = self.deps.own_env.as_ref().clone();
+        for name in REACHING_NAMES {
+            if let Some(value) = kept.get(*name) {
+                env.entry((*name).to_owned()).or_insert_with(|| value.clone());
+            }
+        }
+        env
     }
 
     /// Whether the run at work waits for an answer that the next daemon can go on waiting for.

@@ -130,6 +130,13 @@ impl RuleBook {
         grants.rows.iter().filter(lives).cloned().collect()
     }
 
+    /// What was given in a thread that is gone goes with it.
+    pub(crate) fn forget(&self, thread_id: ThreadId) {
+        let mut grants = self.grants.write().unwrap_or_else(PoisonError::into_inner);
+        grants.rows.retain(|grant| grant.thread_id != Some(thread_id));
+        grants.changes += 1;
+    }
+
     fn grants_for(&self, place: &Place) -> Vec<GrantRow> {
         let here = |grant: &GrantRow| {
             grant.thread_id.is_none_or(|thread| Some(thread) == place.thread_id)

@@ -363,7 +363,7 @@ fn command_line(pid: u32) -> Vec<String> {
 }
 
 fn belongs_to_the_client(name: &str) -> bool {
-    ["ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_"].iter().any(|prefix| name.starts_with(prefix))
+    ["ANTHROPIC_", "OPENAI_", "GEMINI_", "AWS_", "SSL_CERT_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// `(pid, parent)` of every process; empty where there is no `/proc`.

@@ -66,6 +66,7 @@ fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     let thread = text(&stage.ask(&["--yolo", "--output", "json", "serve"]).ok().json()["thread_id"]);
     let there = || std::fs::read_to_string(stage.workspace.join("there")).unwrap_or_default();
     stage.daemon.wait_until("the command to run", || there().ends_with('\n') && !running(&nap).is_empty());
+    stage.mcode(&["permissions", "add", "allow", "shell(ls)", "--for", "thread", "--thread", &thread]).ok();
     let refused = stage.mcode(&["threads", "delete", &thread]);
     assert!(refused.code == 2 && refused.stderr.contains("--yes"), "{refused:#?}");
     let temp = there();
@@ -75,6 +76,8 @@ fn a_deleted_thread_is_gone_with_all_that_only_it_had() {
     assert_eq!(running(&nap), Vec::<u32>::new());
     assert!(!temp.exists(), "its temporary files stay");
     assert_eq!(stage.json(&["threads", "list"])["threads"], json!([]));
+    let rules = stage.mcode(&["permissions", "list"]).ok().stdout;
+    assert!(!rules.contains("shell(ls)"), "what was given in it is gone: {rules}");
     assert_ne!(stage.mcode(&["threads", "show", &thread]).code, 0);
     assert_ne!(stage.ask(&["-t", &thread, "go on"]).code, 0, "it does not come back");
     stage.daemon.wait_until("its folders to be gone", || spools(&stage) == 0);

@@ -61,6 +61,19 @@ fn an_approval_outlives_the_daemon_and_its_run_goes_on() {
 }
 
 #[test]
+fn certificates_that_only_the_client_names_are_no_reason_to_end() {
+    let mut stage = Stage::reached_by_itself(Script::new().reply(shell("echo x >> made")).reply(Reply::text("done")));
+    stage.daemon.set("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/../providers/tests/tls/ca.pem"));
+    let (run, approval) = asked(&stage, OWN, "make it");
+    stage.daemon.kill9();
+    stage.daemon.restart();
+    stage.mcode(&["approvals", "allow", &text(&approval["approval_id"])]).ok();
+    ended_once(&stage, &run, "done");
+    assert_eq!(lines(&stage), 1);
+    stage.server.finish();
+}
+
+#[test]
 fn a_refusal_after_a_restart_reaches_the_model() {
     let mut stage =
         Stage::reached_by_itself(Script::new().reply(shell("echo x >> made")).reply(Reply::text("as you say")));
