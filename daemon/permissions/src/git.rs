@@ -195,6 +195,11 @@ fn plain(words: &[Word]) -> Option<Vec<Word>> {
     Some(git_without_globals(words).map_or_else(|| words.to_vec(), |(plain, _, _)| plain))
 }
 
+/// The word for what `git` is told to do; empty where there is none.
+pub(crate) fn subcommand(words: &[Word]) -> String {
+    plain(words).and_then(|words| Some(words.get(1)?.text.clone())).unwrap_or_default()
+}
+
 /// Whether a command changes the files that it names.
 pub(crate) fn changes_named(words: &[Word]) -> bool {
     plain(words)
@@ -426,6 +431,7 @@ mod tests {
         assert_eq!(of("git log -p -- src"), Shows::Below(vec!["src".into()]));
         assert!(may_be_alias(&parse("git up").unwrap().commands[0].words));
         assert!(!may_be_alias(&parse("git -C x pull").unwrap().commands[0].words));
+        assert_eq!(subcommand(&parse("git -C x -c a=b pull .").unwrap().commands[0].words), "pull");
         assert!(changes_named(&parse("git -C x checkout -- a").unwrap().commands[0].words));
     }
 }

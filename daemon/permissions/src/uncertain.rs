@@ -9,7 +9,7 @@ use mcode_config::effective::RuleSource;
 
 use crate::code::runs_capable_code;
 use crate::command::{Parsed, Simple};
-use crate::git::{Shows, may_be_alias, shows};
+use crate::git::{self, Shows, may_be_alias, shows};
 use crate::mentions::bases;
 use crate::paths::{Places, absolute};
 use crate::rule::{Rule, Subject};
@@ -126,9 +126,8 @@ fn shown_by_git(parsed: &Parsed, cwd: &Path, rules: &[&Rule], places: &Places<'_
                     .any(|pattern| all.iter().any(|path| pattern.may_fit_below(path, places)))
             }
         };
-        let subcommand = || simple.words.iter().skip(1).find(|word| !word.text.starts_with('-'));
         meant.then(|| {
-            let name = subcommand().map_or("", |word| word.text.as_str());
+            let name = git::subcommand(&simple.words);
             format!(
                 "'git {name}' can show what git keeps of any file, also of those that the rule is about; say which files \
                  it may show, after '--': git {name} -- src"
