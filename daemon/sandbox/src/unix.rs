@@ -20,6 +20,11 @@ pub(crate) fn begun(program: PathBuf, _how: &Start) -> Command {
     Command::new(program)
 }
 
+/// Signals that a command hears, though whoever started the daemon does not: a shell has its background jobs ignore the
+/// first two, `nohup` the third, and what is ignored is inherited.
+const HEARD: [libc::c_int; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM, libc::SIGTSTP, libc::SIGCHLD];
+
 /// Puts the command into a session of its own: no terminal to ask passwords on, unless it is given one, and a group
 /// that can be ended whole.
 #[allow(unsafe_code)]
@@ -27,8 +32,8 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
     let (terminal, processes_max) = (how.terminal, how.processes_max);
     let umask = umask.and_then(|mask| rustix::fs::RawMode::try_from(mask & 0o777).ok());
     let mut confined = confined;
-    // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, limits, and those that
-    // enter what was made ready before the fork. It allocates nothing and takes no lock.
+    // SAFETY: the closure runs between fork and exec and only makes system calls: setsid, umask, signals, limits, and those
+    // that enter what was made ready before the fork. It allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || {
             // Until it becomes the command it is not to be taken for the daemon.
@@ -40,6 +45,11 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
             }
             if let Some(mask) = umask {
                 rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            }
+            for signal in HEARD {
+                if libc::signal(signal, libc::SIG_DFL) == libc::SIG_ERR {
+                    return Err(io::Error::last_os_error());
+                }
             }
             limit(Resource::Core, 0)?;
             if let Some(processes) = processes_max {

@@ -70,6 +70,22 @@ async fn the_environment_is_exactly_the_given_one_and_input_is_closed() {
     assert_eq!(lines, ["ONLY=1", &format!("PATH={PATH}")]);
 }
 
+/// As a shell does with its background jobs, and `nohup` with what it starts.
+#[tokio::test]
+#[allow(unsafe_code)]
+async fn a_command_hears_signals_that_the_daemon_was_started_without() {
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: no handler of ours is replaced, and the old state comes back.
+        let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
+        let mut child = LocalRunner.spawn(&spec(&format!("kill -{signal} $$; echo survived"))).unwrap();
+        let output = all_output(&mut child).await;
+        let ended = child.wait().await.unwrap();
+        // SAFETY: as above.
+        unsafe { libc::signal(signal, before) };
+        assert_eq!((output.as_str(), ended.signal), ("", Some(signal)));
+    }
+}
+
 #[tokio::test]
 async fn the_mask_is_the_clients() {
     let mut masked = spec("umask");
