@@ -1,4 +1,4 @@
-//! What the two wires' decoders have in common: the shape of a decoder and its bounds.
+//! What the wires' decoders have in common: the shape of a decoder and its bounds.
 
 use mcode_events::message::{Opaque, Part};
 use mcode_events::usage::Usage;

@@ -1,4 +1,4 @@
-//! One attempt at a request: media, body, connection, frames, events. The same for both wires.
+//! One attempt at a request: media, body, connection, frames, events. The same for all wires.
 //!
 //! The stream does its work when it is polled; dropping it, or cancelling, drops the connection with it.
 

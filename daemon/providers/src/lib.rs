@@ -1,4 +1,5 @@
-//! Speaks to language models: the Anthropic Messages wire, Chat Completions with its dialects, and a scripted model.
+//! Speaks to language models over five wires (Anthropic Messages, Chat Completions with its dialects, Responses, Gemini,
+//! Bedrock Converse), and a scripted model.
 //!
 //! Each provider makes one attempt per call and gives normal-form events; whether to try again is the agent's word.
 //! A wire is three parts: `request` writes the body, `stream` decodes frames, `errors` classifies; [`exchange`] drives

@@ -1,4 +1,4 @@
-//! What both wires do with a prompt before they write it.
+//! What all wires do with a prompt before they write it.
 
 use mcode_events::message::{Origin, Part};
 use mcode_models::{ModelInfo, ModelRequest, PromptMessage, ToolDefinition};

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcode_models::ModelRequest;
 
+use crate::chat::errors;
+use crate::exchange::Refusal;
+
 /// The most servers and models whose refused fields are remembered.
 const MAX_REMEMBERED: usize = 64;
 
@@ -36,8 +39,25 @@ impl LeftOut {
         fields
     }
 
+    /// Judges an HTTP error of OpenAI's wires: once for each field that the server does not take, it is asked again without.
+    pub(crate) fn judge(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+        let field = errors::refused_field(status, body);
+        if let Some(field) = field
+            && self.add(request, field)
+        {
+            tracing::info!(host, field, "the server does not take a request field; it is left out from now on");
+            return Refusal::Again;
+        }
+        let mut error = errors::from_response(status, body, host);
+        if let Some(field) = field {
+            error.message = format!("{} (about the request field '{field}')", error.message);
+            error.hint = format!("Add it to `omit_fields` of `[providers.{}]`.", request.access.provider);
+        }
+        Refusal::Error(error)
+    }
+
     /// Remembers a refused field; false when it is left out already.
-    pub(crate) fn add(&self, request: &ModelRequest, field: &str) -> bool {
+    fn add(&self, request: &ModelRequest, field: &str) -> bool {
         if self.of(request).iter().any(|known| known == field) {
             return false;
         }

@@ -66,19 +66,7 @@ impl Wiring for ChatProvider {
     }
 
     fn refusal(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
-        let field = errors::refused_field(status, body);
-        if let Some(field) = field
-            && self.left_out.add(request, field)
-        {
-            tracing::info!(host, field, "the server does not take a request field; it is left out from now on");
-            return Refusal::Again;
-        }
-        let mut error = errors::from_response(status, body, host);
-        if let Some(field) = field {
-            error.message = format!("{} (about the request field '{field}')", error.message);
-            error.hint = format!("Add it to `omit_fields` of `[providers.{}]`.", request.access.provider);
-        }
-        Refusal::Error(error)
+        self.left_out.judge(request, status, body, host)
     }
 }
 
