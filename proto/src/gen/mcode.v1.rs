@@ -2489,7 +2489,7 @@ pub struct Model {
     /// Provider.
     #[prost(string, tag = "3")]
     pub provider: ::prost::alloc::string::String,
-    /// How it is spoken to: anthropic, openai-chat, scripted.
+    /// How it is spoken to, by the name that `wire` has in the settings.
     #[prost(string, tag = "4")]
     pub wire: ::prost::alloc::string::String,
     /// Context window in tokens.
