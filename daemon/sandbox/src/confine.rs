@@ -28,6 +28,8 @@ pub enum Strength {
         /// Whether the number of a command's own processes can be held: by a control group or, for users other than
         /// root, by a user namespace.
         processes: bool,
+        /// Whether the memory of a command, with all it starts, can be held: by a control group.
+        memory: bool,
         /// What is not held, one sentence each, with what is missing for it.
         lacks: Vec<String>,
     },
@@ -55,10 +57,11 @@ impl Strength {
 impl fmt::Display for Strength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Enforced { by, namespaces, processes, .. } => {
+            Self::Enforced { by, namespaces, processes, memory, .. } => {
                 let namespaces = if *namespaces { "+namespaces" } else { "" };
                 let processes = if *processes { "+processes" } else { "" };
-                write!(f, "{by}{namespaces}{processes}")
+                let memory = if *memory { "+memory" } else { "" };
+                write!(f, "{by}{namespaces}{processes}{memory}")
             }
             Self::None(reason) => write!(f, "none:{reason}"),
         }
@@ -115,7 +118,7 @@ mod elsewhere {
     pub(crate) enum Kept {}
 
     impl Kept {
-        pub(crate) fn started(&mut self) -> io::Result<()> {
+        pub(crate) fn started(&mut self, _command: u32, _members: impl Fn() -> Vec<u32>) -> io::Result<()> {
             match *self {}
         }
     }

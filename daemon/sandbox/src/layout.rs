@@ -210,7 +210,7 @@ impl Grounds {
             pinned: Vec::new(),
             sockets,
             network: self.network.clone(),
-            quotas: Quotas { file_bytes: file_bytes(&self.temp), ..Quotas::default() },
+            quotas: Quotas { file_bytes: file_bytes(&self.temp), memory_bytes: memory_bytes(), ..Quotas::default() },
             temp: self.temp.clone(),
             without_namespaces: false,
         }
@@ -316,6 +316,19 @@ fn file_bytes(folder: &Path) -> u64 {
 
 #[cfg(not(unix))]
 fn file_bytes(_folder: &Path) -> u64 {
+    u64::MAX
+}
+
+/// A command may take three quarters of the machine's memory: what is left keeps the user's other programs going.
+#[cfg(target_os = "linux")]
+#[allow(clippy::useless_conversion, reason = "a machine word, of 32 bits on some")]
+fn memory_bytes() -> u64 {
+    let found = rustix::system::sysinfo();
+    u64::from(found.totalram).saturating_mul(found.mem_unit.into()) / 4 * 3
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory_bytes() -> u64 {
     u64::MAX
 }
 

@@ -42,7 +42,7 @@ impl Confined {
 }
 
 impl Kept {
-    pub(crate) fn started(&mut self) -> io::Result<()> {
+    pub(crate) fn started(&mut self, _command: u32, _members: impl Fn() -> Vec<u32>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -57,5 +57,5 @@ pub(crate) fn strength() -> Strength {
         "how many processes a command has, and how large a file it makes, is not limited",
     ];
     let lacks = lacks.map(str::to_owned).to_vec();
-    Strength::Enforced { by: "seatbelt".to_owned(), namespaces: false, processes: false, lacks }
+    Strength::Enforced { by: "seatbelt".to_owned(), namespaces: false, processes: false, memory: false, lacks }
 }

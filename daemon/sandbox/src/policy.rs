@@ -43,11 +43,18 @@ pub struct Quotas {
     pub processes: u32,
     /// Bytes of any one file. The sum of all files is not held.
     pub file_bytes: u64,
+    /// Bytes of memory of all its processes together, where a control group can hold that.
+    #[serde(default = "without_limit")]
+    pub memory_bytes: u64,
+}
+
+const fn without_limit() -> u64 {
+    u64::MAX
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self { processes: PROCESSES_MAX, file_bytes: u64::MAX }
+        Self { processes: PROCESSES_MAX, file_bytes: u64::MAX, memory_bytes: u64::MAX }
     }
 }
 

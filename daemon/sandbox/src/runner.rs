@@ -60,12 +60,13 @@ pub struct Start {
 pub struct Keeping(Option<Kept>);
 
 impl Keeping {
-    /// To be called when the command was just started. Where a proxy is part of its policy: within a tokio runtime.
+    /// To be called when the command was just started, with its number and who tells the numbers of all that it has
+    /// started since. Where a proxy is part of its policy: within a tokio runtime.
     ///
     /// # Errors
     /// When the system refuses; the command must not run then.
-    pub fn started(&mut self) -> io::Result<()> {
-        self.0.as_mut().map_or(Ok(()), Kept::started)
+    pub fn started(&mut self, command: u32, members: impl Fn() -> Vec<u32> + Send + 'static) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), |kept| kept.started(command, members))
     }
 }
 
@@ -111,7 +112,13 @@ fn start(mut command: Command, mut keeping: Keeping, stdin: bool) -> io::Result<
     let mut inner = crate::orphans::started(|| command.spawn(), tokio::process::Child::id)?;
     // The command holds writing ends of the pipe; while it lives the output would never end.
     drop(command);
-    let kin = match keeping.started().and_then(|()| Kin::adopt(&inner)) {
+    let begun = Kin::adopt(&inner).and_then(|kin| {
+        let kin = Arc::new(kin);
+        let seen = Arc::clone(&kin);
+        keeping.started(inner.id().unwrap_or_default(), move || seen.members())?;
+        Ok(kin)
+    });
+    let kin = match begun {
         Ok(kin) => kin,
         Err(error) => {
             inner.start_kill().ok();
@@ -121,7 +128,7 @@ fn start(mut command: Command, mut keeping: Keeping, stdin: bool) -> io::Result<
     let stdin = inner.stdin.take();
     Ok(Child {
         inner,
-        group: Group(Arc::new(kin)),
+        group: Group(kin),
         output: Some(OutputPipe(os::Output::new(reader)?)),
         stdin,
         exit: None,

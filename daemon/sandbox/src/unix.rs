@@ -52,6 +52,8 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
                 }
             }
             limit(Resource::Core, 0)?;
+            #[cfg(target_os = "linux")]
+            offer_first();
             if let Some(processes) = processes_max {
                 limit(Resource::Nproc, processes)?;
             }
@@ -59,6 +61,30 @@ pub(crate) fn prepare(command: &mut Command, umask: Option<u32>, confined: Optio
         });
     }
 }
+
+/// Where the machine's memory runs out, the kernel ends a command before the daemon and the user's other programs.
+/// System calls only.
+#[cfg(target_os = "linux")]
+fn offer_first() {
+    use rustix::fs::{Mode, OFlags};
+    let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+        // Without /proc there is nothing to ask for.
+        return;
+    };
+    let mut text = [0; 8];
+    let read = rustix::io::read(&file, &mut text).unwrap_or(0);
+    let now = text.get(..read).and_then(|text| str::from_utf8(text).ok()?.trim_end().parse::<i32>().ok());
+    // One that is offered even earlier stays so: to go down again needs a privilege.
+    if now.is_none_or(|now| now < OOM_FIRST) {
+        rustix::io::pwrite(&file, OOM_FIRST_TEXT, 0).ok();
+    }
+}
+
+/// How early commands are ended where memory runs out, of -1000 to 1000 (proc(5)).
+#[cfg(target_os = "linux")]
+const OOM_FIRST: i32 = 500;
+#[cfg(target_os = "linux")]
+const OOM_FIRST_TEXT: &[u8] = b"500";
 
 /// Lowers a limit; the hard one stays, so that a command that knows what it does can raise it again.
 fn limit(resource: Resource, max: u64) -> io::Result<()> {

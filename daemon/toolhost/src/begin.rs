@@ -92,7 +92,7 @@ fn start(folder: &Path, spec: HostedSpec, line: Line) -> Result<Host, (Refusal, 
         drop(ready);
         let tree = Tree { host: identify(std::process::id()), command: identify(child.id()) };
         let entered = carrier.as_ref().map(Runtime::enter);
-        let begun = keeping.started().and_then(|()| reap(child.id()));
+        let begun = keeping.started(child.id(), move || tree.members()).and_then(|()| reap(child.id()));
         drop(entered);
         let reaper = begun.inspect_err(|_| {
             tree.kill();

@@ -12,7 +12,7 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType,
 };
 
-use super::pids::Pids;
+use super::groups::Groups;
 use crate::policy::PROXY_PORT;
 use crate::proxy::relay::Relay;
 
@@ -22,8 +22,7 @@ const WAITING_MAX: i32 = 128;
 /// Held while a command runs.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    #[allow(dead_code, reason = "held for its drop")]
-    pids: Option<Pids>,
+    groups: Groups,
     listener: Option<Listener>,
     relay: Option<Relay>,
 }
@@ -36,12 +35,13 @@ pub(super) struct Listener {
 }
 
 impl Kept {
-    pub(super) fn new(pids: Option<Pids>, listener: Option<Listener>) -> Self {
-        Self { pids, listener, relay: None }
+    pub(super) fn new(groups: Groups, listener: Option<Listener>) -> Self {
+        Self { groups, listener, relay: None }
     }
 
-    /// Takes over what the command's process has handed out; it has become the command by now.
-    pub(crate) fn started(&mut self) -> io::Result<()> {
+    /// Takes over what the command's process has handed out; it has become the command by now, and is what limits hold.
+    pub(crate) fn started(&mut self, command: u32, members: impl Fn() -> Vec<u32> + Send + 'static) -> io::Result<()> {
+        self.groups.take_in(command, members)?;
         if let Some(listener) = self.listener.take() {
             self.relay = Some(Relay::begin(received(&listener.from)?, listener.proxy)?);
         }

@@ -6,7 +6,7 @@ use std::fs;
 const SCOPES: u32 = 6;
 
 /// One sentence for each thing that is not held.
-pub(super) fn lacking(landlock: u32, namespaces: bool, processes: bool) -> Vec<String> {
+pub(super) fn lacking(landlock: u32, namespaces: bool, processes: bool, memory: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !namespaces {
         lacks.push(format!(
@@ -34,6 +34,13 @@ pub(super) fn lacking(landlock: u32, namespaces: bool, processes: bool) -> Vec<S
                 .to_owned(),
         );
     }
+    if !memory {
+        lacks.push(
+            "the memory of commands is not limited, but where it runs out they are ended before anything else: a control \
+             group with the memory controller that this user may divide is needed"
+                .to_owned(),
+        );
+    }
     lacks
 }
 
@@ -58,11 +65,12 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_missing_is_named() {
-        assert_eq!(lacking(7, true, true), Vec::<String>::new());
+        assert_eq!(lacking(7, true, true, true), Vec::<String>::new());
         for (found, wanted) in [
-            (lacking(7, false, true), vec![".git/hooks"]),
-            (lacking(4, true, true), vec!["Linux 6.12"]),
-            (lacking(4, false, false), vec!["namespaces", "Linux 6.12", "control group"]),
+            (lacking(7, false, true, true), vec![".git/hooks"]),
+            (lacking(4, true, true, true), vec!["Linux 6.12"]),
+            (lacking(4, false, false, true), vec!["namespaces", "Linux 6.12", "control group"]),
+            (lacking(7, true, true, false), vec!["the memory of commands"]),
         ] {
             assert_eq!(found.len(), wanted.len());
             assert!(found.iter().zip(&wanted).all(|(found, wanted)| found.contains(wanted)), "{found:?}");

@@ -1,15 +1,15 @@
-//! Linux: Landlock for files, signals and abstract sockets, namespaces where they can be had, seccomp for the network, a
-//! control group or limits for how much, and for root a short list of capabilities.
+//! Linux: Landlock for files, signals and abstract sockets, namespaces where they can be had, seccomp for the network,
+//! control groups or limits for how much, and for root a short list of capabilities.
 //!
 //! Everything is built before the fork. Between fork and exec only system calls are made: no memory is taken, no lock.
 
 mod capabilities;
 mod files;
+mod groups;
 mod kept;
 mod lacking;
 mod mounts;
 mod network;
-mod pids;
 mod quotas;
 
 pub(crate) use kept::Kept;
@@ -19,12 +19,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use self::pids::Pids;
+use self::groups::{Groups, Parents};
 use crate::confine::Strength;
 use crate::policy::{Network, Policy, Quotas};
 
@@ -42,8 +42,6 @@ pub(crate) struct Confined {
     cwd: CString,
     quotas: Quotas,
     own_user_namespace: bool,
-    /// Where to write to enter the command's control group.
-    group: Option<OwnedFd>,
 }
 
 impl Confined {
@@ -58,7 +56,7 @@ impl Confined {
             Network::Deny | Network::Proxy(_) => Some(network::filter(namespace.is_some())?),
         };
         let mounts = namespace.map(|namespace| mounts::Mounts::plan(policy, namespace)).transpose()?;
-        let (pids, group) = Pids::new(policy.quotas.processes).unzip();
+        let groups = Groups::new(&policy.quotas);
         let (listener, hand_out) = match &policy.network {
             Network::Proxy(socket) if namespace.is_some() => {
                 kept::handing_out(socket).map(|(near, far)| (Some(near), Some(far)))?
@@ -73,9 +71,8 @@ impl Confined {
             cwd: c_path(cwd)?,
             quotas: policy.quotas,
             own_user_namespace: namespace == Some(mounts::Namespace::User),
-            group,
         };
-        Ok((confined, Kept::new(pids, listener)))
+        Ok((confined, Kept::new(groups, listener)))
     }
 
     /// The program that runs the command in its place, with its first arguments; none here.
@@ -85,9 +82,6 @@ impl Confined {
 
     /// Gives up what the policy does not allow, for good. Called in the child; makes system calls only.
     pub(crate) fn enter(&mut self) -> io::Result<()> {
-        if let Some(group) = &self.group {
-            pids::enter(group)?;
-        }
         if let Some(mounts) = &mut self.mounts {
             mounts.enter()?;
             if let Some(folder) = mounts.shared_memory() {
@@ -139,18 +133,18 @@ fn namespace() -> Option<mounts::Namespace> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Known {
     namespace: Option<mounts::Namespace>,
-    groups: Option<PathBuf>,
+    groups: Parents,
 }
 
 /// What this process has found out; tries what it has not.
 pub(crate) fn known() -> Known {
-    Known { namespace: namespace(), groups: pids::parent().cloned() }
+    Known { namespace: namespace(), groups: groups::parents().clone() }
 }
 
 /// Takes over what another process has found out, unless this one knows already.
 pub(crate) fn learn(known: Known) {
     NAMESPACE.set(known.namespace).ok();
-    pids::learn(known.groups);
+    groups::learn(known.groups);
 }
 
 /// What this kernel can hold.
@@ -162,9 +156,10 @@ pub(crate) fn strength() -> Strength {
         }
         landlock => {
             let namespaces = namespace().is_some();
-            let processes = namespace() == Some(mounts::Namespace::User) || Pids::new(1).is_some();
-            let lacks = lacking::lacking(landlock, namespaces, processes);
-            Strength::Enforced { by: format!("landlock-{landlock}+seccomp"), namespaces, processes, lacks }
+            let (processes, memory) = groups::able();
+            let processes = processes || namespace() == Some(mounts::Namespace::User);
+            let lacks = lacking::lacking(landlock, namespaces, processes, memory);
+            Strength::Enforced { by: format!("landlock-{landlock}+seccomp"), namespaces, processes, memory, lacks }
         }
     }
 }

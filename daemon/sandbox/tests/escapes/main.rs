@@ -24,7 +24,7 @@ async fn all(table: &[Try]) {
 /// The same, with deny rules on files of the project or without.
 async fn tried(table: &[Try], rules: bool) {
     let strength = self_test().await;
-    let Strength::Enforced { namespaces, processes, .. } = strength else {
+    let Strength::Enforced { namespaces, processes, memory, .. } = strength else {
         panic!("this kernel can not hold a sandbox: {strength}")
     };
     let mut faults = Vec::new();
@@ -45,6 +45,7 @@ async fn tried(table: &[Try], rules: bool) {
                 Held::Always => true,
                 Held::WithNamespaces | Held::WithNamespacesElseTold => covered,
                 Held::WithProcessLimit => processes && (covered || root),
+                Held::WithMemoryLimit => memory,
             };
             if !held && attempt.held != Held::WithNamespacesElseTold {
                 continue;

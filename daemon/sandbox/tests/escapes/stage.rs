@@ -37,6 +37,8 @@ pub(crate) enum Held {
     WithNamespacesElseTold,
     /// A control group, or a user namespace of somebody other than root.
     WithProcessLimit,
+    /// A control group.
+    WithMemoryLimit,
 }
 
 /// One way out.
@@ -172,7 +174,7 @@ impl Stage {
             sockets: vec![self.path("run/d.sock")],
             network: Network::Allow,
             temp: self.path("w/tmp"),
-            quotas: Quotas { processes: 64, file_bytes: 16 << 20 },
+            quotas: Quotas { processes: 64, file_bytes: 16 << 20, memory_bytes: 256 << 20 },
             without_namespaces: false,
         };
         let policy = policy.with_repositories();

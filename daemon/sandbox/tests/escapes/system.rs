@@ -158,6 +158,16 @@ if count == 300: print('BROKEN')
 end.set()",
         ),
     ),
+    Try {
+        name: "memory without end",
+        held: Held::WithMemoryLimit,
+        offline: false,
+        root: false,
+        shell: Script::Shell(
+            "python3 -c \"held = bytearray(512 << 20); print('BRO' + 'KEN')\"
+[ $(cat /proc/self/oom_score_adj) -ge 500 ] || echo BROKEN",
+        ),
+    },
     shell(
         "fill the disk with one file",
         "
