@@ -11,6 +11,7 @@ pub mod adopted;
 pub mod answer;
 pub mod calls;
 pub mod drive;
+mod easing;
 pub mod limits;
 pub mod live;
 pub mod media;

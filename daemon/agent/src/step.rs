@@ -17,6 +17,7 @@ use mcode_models::{
 use tokio::time::Instant;
 
 use crate::drive::{Driver, Next, Stop};
+use crate::easing::EASES_MAX;
 use crate::live::LiveKey;
 use crate::prompt::{self, Surroundings};
 
@@ -126,11 +127,15 @@ impl Driver {
                 format!("the model refused to answer ({})", response.stop_raw),
                 "put the request in other words, or use another model",
             ))),
-            StopReason::ContextFull => Err(Stop::Failed(model_failure(
-                "MODEL_CONTEXT_OVERFLOW",
-                "the conversation no longer fits into the model's window".to_owned(),
-                "start a new thread, or use a model with a larger window",
-            ))),
+            StopReason::ContextFull => {
+                let full = "the conversation no longer fits into the model's window";
+                let full = ModelError::new(ModelErrorKind::Overflow, full);
+                let hint = match self.ease(turn_id, &full).await? {
+                    Some(_) => "go on with --thread: its oldest parts are left out from now on",
+                    None => "start a new thread, or use a model with a larger window",
+                };
+                Err(Stop::Failed(failure(&full.with_hint(hint))))
+            }
             StopReason::Stop | StopReason::ToolUse | StopReason::Length | StopReason::Other => {
                 Ok(Next::Answer(text_of(response)))
             }
@@ -170,7 +175,7 @@ impl Driver {
     async fn ask(&mut self, asking: &mut Asking) -> Result<(Response, ResolvedModel), Asked> {
         let mut models = self.services.fallback.clone().into_iter().peekable();
         let mut model = self.context.options.model.clone();
-        let (mut attempt, mut overloads, mut left) = (0u32, 0u32, None);
+        let (mut attempt, mut overloads, mut eases, mut left) = (0u32, 0u32, 0u32, None);
         loop {
             let resolved = match self.services.models.resolve(&model, &self.context.client_env) {
                 Ok(resolved) => resolved,
@@ -194,6 +199,13 @@ impl Driver {
                 return Err(Asked::RefusedCall(error));
             }
             self.pay(asking.turn_id, &error, &resolved).await?;
+            if eases < EASES_MAX
+                && let Some(told) = self.ease(asking.turn_id, &error).await?
+            {
+                self.begin_anew(asking, &told).await?;
+                (attempt, eases) = (0, eases + 1);
+                continue;
+            }
             overloads = if error.kind == ModelErrorKind::Overloaded { overloads + 1 } else { 0 };
             let policy = RetryPolicy { has_fallback: models.peek().is_some(), ..self.services.retry };
             let next = match policy.decide(attempt, overloads, &error, mcode_env::ids::jitter(1000)) {
@@ -325,7 +337,7 @@ impl Driver {
     /// The request for the state as it stands.
     async fn request(&self, state: &ThreadState, resolved: &ResolvedModel) -> Result<ModelRequest, Stop> {
         let options = &self.context.options;
-        let messages = mcode_models::history::prompt_messages(&state.history);
+        let messages = mcode_models::history::prompt_messages(&state.history, &state.ease);
         let media = if crate::media::any(&messages) {
             let (blobs, messages) = (Arc::clone(&self.services.blobs), messages.clone());
             tokio::task::spawn_blocking(move || crate::media::bring(&messages, blobs.as_ref()))

@@ -6,6 +6,7 @@ use mcode_ids::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ease::Ease;
 use crate::message::{Message, Part, Role};
 use crate::run::{Delivery, RunError, RunOptions, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
@@ -192,6 +193,8 @@ pub enum EventBody {
     ProcessExited { process_id: ProcessId, exit_code: Option<i32>, reason: String },
     /// The model's task list.
     TasksChanged { items: Vec<TaskItem> },
+    /// The model is given less of the history from here on.
+    HistoryEased { ease: Ease },
     /// A model request was paid for.
     UsageRecorded { model: String, usage: Usage },
     /// Something the user should know.
@@ -235,6 +238,7 @@ impl EventBody {
             Self::ProcessStarted { .. } => "process_started",
             Self::ProcessExited { .. } => "process_exited",
             Self::TasksChanged { .. } => "tasks_changed",
+            Self::HistoryEased { .. } => "history_eased",
             Self::UsageRecorded { .. } => "usage_recorded",
             Self::Notice { .. } => "notice",
             Self::Opaque { kind, .. } => kind,
@@ -304,6 +308,7 @@ pub const KINDS: &[&str] = &[
     "process_started",
     "process_exited",
     "tasks_changed",
+    "history_eased",
     "usage_recorded",
     "notice",
 ];

@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod blob;
 pub mod closing;
+pub mod ease;
 pub mod event;
 pub mod message;
 pub mod run;
@@ -18,6 +19,7 @@ pub mod usage;
 pub use audit::{AuditEntry, AuditKind};
 pub use blob::{BlobError, BlobRef, Blobs};
 pub use closing::closing_events;
+pub use ease::Ease;
 pub use event::{Event, EventBody, NewEvent};
 pub use message::{Message, Opaque, Origin, Part, Role};
 pub use run::{Delivery, QueuedInput, RunError, RunErrorKind, RunOptions, RunStatus};

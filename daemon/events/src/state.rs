@@ -11,6 +11,7 @@ use mcode_ids::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::ease::Ease;
 use crate::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Question};
 use crate::message::{Message, Role};
 use crate::run::{QueuedInput, RunRecord, RunStatus};
@@ -152,6 +153,9 @@ pub struct ThreadState {
     pub ephemeral: bool,
     /// What was said, in order.
     pub history: Vec<Arc<Entry>>,
+    /// What of it the model is not given any more.
+    #[serde(default)]
+    pub ease: Ease,
     /// What is unfinished.
     pub open: OpenItems,
     /// Inputs that wait.
@@ -183,6 +187,7 @@ impl ThreadState {
             archived: false,
             ephemeral: false,
             history: Vec::new(),
+            ease: Ease::default(),
             open: OpenItems::default(),
             queue: Vec::new(),
             runs: Vec::new(),
@@ -243,6 +248,7 @@ impl ThreadState {
                     run.usage.add(usage);
                 }
             }
+            EventBody::HistoryEased { ease } => self.ease = self.ease.and(*ease),
             EventBody::Notice { .. } | EventBody::Opaque { .. } => {}
             _ => self.apply_activity(event),
         }

@@ -26,6 +26,10 @@ pub enum ModelErrorKind {
     Overflow,
     /// The provider refuses the request as it is.
     InvalidRequest,
+    /// The provider refuses a picture or a document of the request.
+    RefusedMedia,
+    /// The provider refuses a field of the request that can not be left out unasked.
+    RefusedField,
     /// The provider does not know the model.
     UnknownModel,
     /// The model wrote a tool call that its own provider refused; tell it so.
@@ -54,6 +58,8 @@ impl ModelErrorKind {
             Self::Protocol => "MODEL_PROTOCOL",
             Self::Overflow => "MODEL_CONTEXT_OVERFLOW",
             Self::InvalidRequest => "MODEL_REFUSED_REQUEST",
+            Self::RefusedMedia => "MODEL_REFUSED_MEDIA",
+            Self::RefusedField => "MODEL_REFUSED_FIELD",
             Self::UnknownModel => "MODEL_UNKNOWN",
             Self::BadToolCall => "MODEL_BAD_TOOL_CALL",
             Self::Cancelled => "CANCELLED",

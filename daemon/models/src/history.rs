@@ -3,15 +3,19 @@
 //! The functions are total and pure: any list of entries, however cut, gives messages that every wire accepts. What
 //! depends on the target (ids, roles, foreign opaque data) is left to the wires.
 
+mod ease;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
+use mcode_events::ease::Ease;
 use mcode_events::message::{Message, Part, Role};
 use mcode_events::state::Entry;
 use mcode_events::tool::{ResultPart, ToolCallStatus, ToolResult};
 use mcode_ids::ToolCallId;
 
+pub use self::ease::{LEFT_OUT, NO_PICTURE, has_pictures, smaller};
 use crate::request::{ModelRequest, PromptMessage, ToolAnswer};
 
 /// What the model is told of a call whose result was never recorded.
@@ -23,13 +27,14 @@ pub const NO_OUTPUT: &str = "(no output)";
 ///
 /// Every tool call is answered exactly once, directly after its message and in call order; a call without a result
 /// gets an error that says so, and a result without a call is left out. Empty texts and messages are left out and
-/// consecutive messages of the user are joined.
+/// consecutive messages of the user are joined. What `ease` leaves out is left out.
 #[must_use]
-pub fn prompt_messages(history: &[Arc<Entry>]) -> Vec<PromptMessage> {
-    let results = results_by_call(history);
+pub fn prompt_messages(history: &[Arc<Entry>], ease: &Ease) -> Vec<PromptMessage> {
+    let history = ease::applied(history, ease);
+    let results = results_by_call(&history);
     let mut seen = HashSet::new();
     let mut messages: Vec<PromptMessage> = Vec::with_capacity(history.len());
-    for entry in history {
+    for entry in history.iter() {
         let Entry::Message { message, .. } = entry.as_ref() else { continue };
         match message.role {
             Role::User => push_user(&mut messages, message),

@@ -166,6 +166,8 @@ mod tests {
             ModelErrorKind::Quota,
             ModelErrorKind::Overflow,
             ModelErrorKind::InvalidRequest,
+            ModelErrorKind::RefusedMedia,
+            ModelErrorKind::RefusedField,
             ModelErrorKind::UnknownModel,
             ModelErrorKind::BadToolCall,
             ModelErrorKind::Cancelled,

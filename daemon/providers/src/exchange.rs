@@ -191,7 +191,7 @@ async fn open<W: Wiring>(
         }
     }
     Err(ModelError::new(
-        ModelErrorKind::InvalidRequest,
+        ModelErrorKind::RefusedField,
         format!("{} refuses one request field after the other", request.access.base_url),
     )
     .with_hint(format!("Name them in `[providers.{}] omit_fields`.", request.access.provider)))

@@ -97,10 +97,11 @@ impl Failure {
         if words.contains("api key not valid") {
             return ModelErrorKind::Auth;
         }
-        if let Some(kind) = self.status.and_then(|status| kind_of_status(status, &words)) {
-            return kind;
+        let kind = self.status.and_then(|status| kind_of_status(status, &words));
+        match kind.unwrap_or_else(|| self.kind_of_words(&words)) {
+            ModelErrorKind::InvalidRequest if is_about_media(&words) => ModelErrorKind::RefusedMedia,
+            kind => kind,
         }
-        self.kind_of_words(&words)
     }
 
     fn kind_of_words(&self, words: &str) -> ModelErrorKind {
@@ -175,6 +176,9 @@ fn hint(kind: ModelErrorKind) -> &'static str {
         ModelErrorKind::Quota => "Add credit or wait for the plan to start again, or choose another model.",
         ModelErrorKind::UnknownModel => "Check the model's name; `mcode models list` lists the known ones.",
         ModelErrorKind::Overflow => "Start a new thread, or choose a model with a larger window.",
+        ModelErrorKind::RefusedMedia => {
+            "Ask again: the pictures of this thread are left out from now on. Or choose a model that takes them."
+        }
         ModelErrorKind::InvalidRequest => "Read what the provider says about it, or choose another model.",
         ModelErrorKind::RateLimited | ModelErrorKind::Overloaded => "Try again later, or choose another model.",
         _ => "",
@@ -223,6 +227,14 @@ fn is_overflow(words: &str) -> bool {
     }
     OVERFLOW_WORDS.iter().any(|text| words.contains(text))
         || (words.contains("input token count") && words.contains("exceeds the maximum"))
+}
+
+/// Words by which servers speak of a picture or a document that they do not take; lower case.
+const MEDIA_WORDS: &[&str] =
+    &["image", "media_type", "media type", "picture", "pdf", "inline_data", "inlinedata", "multimodal", "vision"];
+
+fn is_about_media(words: &str) -> bool {
+    MEDIA_WORDS.iter().any(|text| words.contains(text))
 }
 
 /// The delay in texts such as `Try again in 4 seconds`, `retry after 6m0s`, `Please retry in 17.5s`.
@@ -336,6 +348,12 @@ mod tests {
             (400, "", K::Overflow),
             (400, r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#, K::Overflow),
             (400, r#"{"error":{"message":"bad field"}}"#, K::InvalidRequest),
+            (
+                400,
+                r#"{"error":{"message":"image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes"}}"#,
+                K::RefusedMedia,
+            ),
+            (404, r#"{"error":{"message":"No endpoints found that support image input"}}"#, K::RefusedMedia),
             (404, r#"{"error":{"type":"not_found_error","message":"model: x"}}"#, K::UnknownModel),
             (404, "<html><body>Not Found</body></html>", K::InvalidRequest),
             (413, r#"{"error":{"type":"request_too_large","message":"m"}}"#, K::Overflow),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcode_models::ModelRequest;
+use mcode_models::{ModelErrorKind, ModelRequest};
 
 use crate::chat::errors;
 use crate::exchange::Refusal;
@@ -51,6 +51,7 @@ impl LeftOut {
         let mut error = errors::from_response(status, body, host);
         if let Some(field) = field {
             error.message = format!("{} (about the request field '{field}')", error.message);
+            error.kind = ModelErrorKind::RefusedField;
             error.hint = format!("Add it to `omit_fields` of `[providers.{}]`.", request.access.provider);
         }
         Refusal::Error(error)

@@ -67,7 +67,7 @@ impl SseDecoder {
                     continue;
                 }
             }
-            let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
                 if self.line.len() + bytes.len() > MAX_LINE_BYTES {
                     return Err(SseError::LineTooLong.into());
                 }
@@ -114,7 +114,7 @@ impl SseDecoder {
         if line.is_empty() {
             return self.dispatch(give);
         }
-        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+        let (field, value) = match memchr::memchr(b':', line) {
             Some(0) => return Ok(()),
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &line[line.len()..]),

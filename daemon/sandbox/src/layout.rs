@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use crate::git;
 use crate::listening;
 #[cfg(unix)]
-use crate::policy::FILE_BYTES_MIN;
 use crate::policy::{Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
@@ -210,7 +209,7 @@ impl Grounds {
             pinned: Vec::new(),
             sockets,
             network: self.network.clone(),
-            quotas: Quotas { file_bytes: file_bytes(&self.temp), memory_bytes: memory_bytes(), ..Quotas::default() },
+            quotas: Quotas::here(&self.temp),
             temp: self.temp.clone(),
             without_namespaces: false,
         }
@@ -305,31 +304,6 @@ fn user_id() -> u32 {
 #[cfg(not(unix))]
 fn user_id() -> u32 {
     0
-}
-
-/// One file may take half of what is free.
-#[cfg(unix)]
-fn file_bytes(folder: &Path) -> u64 {
-    let free = rustix::fs::statvfs(folder).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize));
-    (free / 2).max(FILE_BYTES_MIN)
-}
-
-#[cfg(not(unix))]
-fn file_bytes(_folder: &Path) -> u64 {
-    u64::MAX
-}
-
-/// A command may take three quarters of the machine's memory: what is left keeps the user's other programs going.
-#[cfg(target_os = "linux")]
-#[allow(clippy::useless_conversion, reason = "a machine word, of 32 bits on some")]
-fn memory_bytes() -> u64 {
-    let found = rustix::system::sysinfo();
-    u64::from(found.totalram).saturating_mul(found.mem_unit.into()) / 4 * 3
-}
-
-#[cfg(not(target_os = "linux"))]
-fn memory_bytes() -> u64 {
-    u64::MAX
 }
 
 fn shown(ssh: &Path) -> Vec<PathBuf> {

@@ -58,6 +58,38 @@ impl Default for Quotas {
     }
 }
 
+impl Quotas {
+    /// What fits this machine, for a command with its temporary files in this folder.
+    pub(crate) fn here(temp: &Path) -> Self {
+        Self { file_bytes: file_bytes(temp), memory_bytes: memory_bytes(), ..Self::default() }
+    }
+}
+
+/// One file may take half of what is free.
+#[cfg(unix)]
+fn file_bytes(folder: &Path) -> u64 {
+    let free = rustix::fs::statvfs(folder).map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize));
+    (free / 2).max(FILE_BYTES_MIN)
+}
+
+#[cfg(not(unix))]
+fn file_bytes(_folder: &Path) -> u64 {
+    u64::MAX
+}
+
+/// A command may take three quarters of the machine's memory: what is left keeps the user's other programs going.
+#[cfg(target_os = "linux")]
+#[allow(clippy::useless_conversion, reason = "a machine word, of 32 bits on some")]
+fn memory_bytes() -> u64 {
+    let found = rustix::system::sysinfo();
+    u64::from(found.totalram).saturating_mul(found.mem_unit.into()) / 4 * 3
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory_bytes() -> u64 {
+    u64::MAX
+}
+
 /// What a command, and everything it starts, may touch. All paths are absolute and without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Policy {

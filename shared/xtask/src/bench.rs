@@ -27,6 +27,9 @@ const DECISION_US_MAX: f64 = 50.0;
 /// A decision about a command that takes some reading, in microseconds.
 const DECISION_PARSED_US_MAX: f64 = 1_000.0;
 
+/// 100 MB of a stream of deltas, from a socket to the complete answer, in seconds of one processor: 200 MB/s.
+const DECODE_SECONDS_MAX: f64 = 0.5;
+
 /// What to measure.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
@@ -76,6 +79,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     }
     if "decide".contains(&options.only) {
         decide(root, &mut table);
+    }
+    if "decode".contains(&options.only) {
+        decode(root, &mut table);
     }
     println!("{table}");
     let broken = table.broken();
@@ -150,6 +156,18 @@ fn decide(root: &Path, table: &mut Table) {
             Err(error) => Err(anyhow::anyhow!("{error:#}")),
         };
         table.add(name, figure, "us", bound);
+    }
+}
+
+/// Answers decoded, by wire.
+fn decode(root: &Path, table: &mut Table) {
+    let figures = example(root, "decode-sse");
+    for wire in ["anthropic", "openai-chat", "openai-responses", "gemini"] {
+        let figure = match &figures {
+            Ok(figures) => figures[wire].as_f64().with_context(|| format!("decode-sse gave no {wire}")),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        table.add(&format!("100 MB of deltas over the wire {wire}: CPU"), figure, "s", DECODE_SECONDS_MAX);
     }
 }
 

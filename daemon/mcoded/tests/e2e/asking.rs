@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mcode_testkit::{Reply, Script};
 use serde_json::{Value, json};
 
-use crate::setup::{Stage, ask_words, of_type, script, text};
+use crate::setup::{PNG, Stage, ask_words, of_type, script, text};
 
 #[test]
 fn a_question_is_answered_from_another_client() {
@@ -99,12 +99,6 @@ fn threads_are_continued_titled_and_forgotten() {
 
 #[test]
 fn pictures_and_folders_are_taken_along() {
-    const PNG: &[u8] = &[
-        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0, 0, 1,
-        8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89, 0, 0, 0, 0x0d, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0xf8, 0xcf,
-        0xc0, 0xf0, 0x1f, 0, 5, 0, 1, 0xff, 0x89, 0x99, 0x3d, 0x1d, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42,
-        0x60, 0x82,
-    ];
     let outside = mcode_testkit::Workspace::plain();
     let file = outside.write("notes.txt", "outside words");
     let stage = Stage::new(

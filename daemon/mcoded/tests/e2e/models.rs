@@ -10,7 +10,7 @@ use mcode_testkit::model_server::SseStyle;
 use mcode_testkit::{Reply, Script};
 use serde_json::json;
 
-use crate::setup::{CHAT, MESSAGES, Stage, of_type, script};
+use crate::setup::{CHAT, MESSAGES, PNG, Stage, of_type, script};
 
 /// E01: text survives every way of cutting and writing the stream.
 #[test]
@@ -193,6 +193,56 @@ fn a_picture_that_is_refused_does_not_spoil_the_thread() {
     assert!(stage.workspace.read_bytes("big.png").len() > 100);
     stage.ask(&["look"]);
     assert_eq!(stage.ask(&["-c", "hello"]).ok().stdout, "fine\n");
+}
+
+/// A provider that refuses every picture: the model is told so, and the thread goes on.
+#[test]
+fn a_thread_goes_on_without_pictures_that_are_refused() {
+    let answer = |request: &mcode_testkit::RecordedRequest| {
+        if request.body.to_string().contains("iVBORw0KGgo") {
+            Reply::status(400).message("messages.0.content.1: Could not process image")
+        } else if request.body.to_string().contains("A picture or document is left out here") {
+            Reply::text("I can not see it")
+        } else {
+            Reply::text("no picture")
+        }
+    };
+    let stage = Stage::new(Script::new().fallback(answer));
+    stage.workspace.write("small.png", PNG);
+    let asked = stage.ask(&["-i", "small.png", "what is this?"]).ok();
+    assert_eq!(asked.stdout, "I can not see it\n");
+    assert!(asked.stderr.contains("not given to the model any more"), "{}", asked.stderr);
+    let before = stage.server.requests().len();
+    assert_eq!(stage.ask(&["-c", "and now?"]).ok().stdout, "I can not see it\n");
+    assert_eq!(stage.server.requests().len(), before + 1, "it is not sent again");
+}
+
+/// A prompt that has become too long: the oldest parts are left out, until it fits, and stay so. One that can not be made
+/// shorter ends with its reason.
+#[test]
+fn a_thread_that_has_become_too_long_goes_on_with_less() {
+    const WINDOW_BYTES: usize = 40_000;
+    let answer = |request: &mcode_testkit::RecordedRequest| {
+        let said = request.body["messages"].to_string();
+        if said.len() > WINDOW_BYTES {
+            Reply::status(400).message("prompt is too long: 212000 tokens > 200000 maximum")
+        } else if said.contains("look once more") || !said.contains("look") {
+            Reply::text("done")
+        } else {
+            Reply::tool_calls([("view", json!({"path": "big.txt", "offset": request.number}))])
+        }
+    };
+    let stage = Stage::new(Script::new().fallback(answer));
+    stage.workspace.write("big.txt", "some words of a line\n".repeat(400));
+    let looked = stage.ask(&["--max-steps", "12", "look"]);
+    assert!(looked.stderr.contains("the oldest parts of the conversation"), "{}", looked.stderr);
+    assert_eq!(stage.ask(&["-c", "look once more"]).ok().stdout, "done\n");
+    let before = stage.server.requests().len();
+    assert_eq!(stage.ask(&["-c", "thanks"]).ok().stdout, "done\n");
+    assert_eq!(stage.server.requests().len(), before + 1, "what is left out stays left out");
+
+    let failed = stage.ask(&["--output", "json", &"long ".repeat(20_000)]);
+    assert_eq!((failed.code, &failed.json()["error"]["reason"]), (5, &json!("MODEL_CONTEXT_OVERFLOW")));
 }
 
 /// E18: chunks that say nothing, and servers that refuse fields.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use mcode_events::ease::Ease;
 use mcode_events::message::{Message, Opaque, Origin, Part, Role};
 use mcode_events::state::Entry;
 use mcode_events::tool::{ToolCallStatus, ToolResult};
@@ -128,7 +129,7 @@ fn any_subsequence_gives_a_valid_prompt() {
             .filter(|(index, _)| mask & (1 << index) != 0)
             .map(|(_, entry)| Arc::clone(entry))
             .collect();
-        let messages = prompt_messages(&part);
+        let messages = prompt_messages(&part, &Ease::default());
         if let Err(fault) = validate(&messages) {
             panic!("mask {mask:b}: {fault}\n{messages:#?}");
         }
@@ -137,7 +138,7 @@ fn any_subsequence_gives_a_valid_prompt() {
 
 #[test]
 fn answers_stand_in_call_order_directly_after_the_call() {
-    let messages = prompt_messages(&whole()[..5]);
+    let messages = prompt_messages(&whole()[..5], &Ease::default());
     assert_eq!(messages.len(), 4);
     let PromptMessage::Tools(answers) = &messages[2] else { panic!("{messages:?}") };
     assert_eq!(answers[0].text, super::NO_OUTPUT);
@@ -148,15 +149,76 @@ fn answers_stand_in_call_order_directly_after_the_call() {
 
 #[test]
 fn a_call_without_a_result_is_answered_with_an_error() {
-    let messages = prompt_messages(&whole()[..2]);
+    let messages = prompt_messages(&whole()[..2], &Ease::default());
     let PromptMessage::Tools(answers) = &messages[2] else { panic!("{messages:?}") };
     assert!(answers.iter().all(|answer| answer.is_error && answer.text == INTERRUPTED));
 }
 
 #[test]
 fn a_kept_message_keeps_its_opaque_parts_and_their_maker() {
-    let messages = prompt_messages(&whole()[..2]);
+    let messages = prompt_messages(&whole()[..2], &Ease::default());
     let PromptMessage::Assistant { parts, origin } = &messages[1] else { panic!("{messages:?}") };
     assert!(matches!(&parts[0], Part::Thinking { opaque: Some(_), .. }));
     assert_eq!(origin.as_ref().unwrap().provider, "anthropic");
+}
+
+/// A long thread: turns of a question, a call with a long result, and an answer; the last turn has many steps.
+fn long(turns: u128, steps: u128) -> Vec<Arc<Entry>> {
+    let words = "word ".repeat(400);
+    let mut history = Vec::new();
+    for turn in 0..turns {
+        history.push(message(Role::User, vec![text(&format!("question {turn}"))]));
+        let steps = if turn + 1 == turns { steps } else { 1 };
+        for step in 0..steps {
+            history.push(message(Role::Assistant, vec![text("so"), call(turn * 100 + step)]));
+            history.push(result(turn * 100 + step, &words));
+        }
+        history.push(message(Role::Assistant, vec![text(&"an answer ".repeat(20))]));
+    }
+    history
+}
+
+fn size(history: &[Arc<Entry>], ease: &Ease) -> usize {
+    prompt_messages(history, ease).iter().map(|message| format!("{message:?}").len()).sum()
+}
+
+#[test]
+fn whatever_is_left_out_gives_a_valid_prompt_with_the_first_and_the_last_word() {
+    let history = long(4, 3);
+    for messages in 0..=history.len() {
+        for results in [0, messages, history.len()] {
+            let ease = Ease { pictures: history.len(), results, messages };
+            let prompt = prompt_messages(&history, &ease);
+            if let Err(fault) = validate(&prompt) {
+                panic!("{ease:?}: {fault}\n{prompt:#?}");
+            }
+            let said = format!("{prompt:?}");
+            assert!(said.contains("question 0") && said.contains("question 3"), "{ease:?}: {said}");
+            assert_eq!(said.contains(super::LEFT_OUT), messages > 0, "{ease:?}");
+        }
+    }
+}
+
+#[test]
+fn each_time_a_good_part_goes_old_results_first_until_nothing_can_go() {
+    for (turns, steps) in [(8, 1), (1, 12), (3, 5)] {
+        let history = long(turns, steps);
+        let (mut ease, mut before) = (Ease::default(), size(&history, &Ease::default()));
+        let first = super::smaller(&history, &ease).unwrap();
+        assert!(first.results > 0 && first.messages == 0, "{first:?}");
+        let mut times = 0;
+        while let Some(next) = super::smaller(&history, &ease) {
+            let now = size(&history, &next);
+            assert!(now < before, "{next:?}: {now} bytes after {before}");
+            assert_eq!(next, next.and(ease), "nothing comes back");
+            (ease, before, times) = (next, now, times + 1);
+            assert!(times < 20, "{ease:?}");
+        }
+        assert!(
+            before < size(&history, &Ease::default()) / 4,
+            "{turns} turns of {steps} steps: {before} bytes are left"
+        );
+    }
+    let short = [message(Role::User, vec![text(&"word ".repeat(1000))])];
+    assert_eq!(super::smaller(&short, &Ease::default()), None, "what the user says is never left out");
 }

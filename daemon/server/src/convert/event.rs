@@ -47,6 +47,8 @@ fn body(event: &Event) -> Body {
             Body::UsageRecorded(v1::UsageRecorded { model: model.clone(), usage: Some(row::usage(usage)) })
         }
         EventBody::Notice { level, text } => Body::Notice(v1::Notice { level: level.clone(), text: text.clone() }),
+        // Its notice says it to people.
+        EventBody::HistoryEased { .. } => Body::Opaque(v1::OpaqueEvent { kind: event.body.kind().to_owned() }),
         EventBody::Opaque { kind, .. } => Body::Opaque(v1::OpaqueEvent { kind: kind.clone() }),
         EventBody::InputQueued { .. }
         | EventBody::InputTaken { .. }
