@@ -92,9 +92,19 @@ reasons! {
     /// The model is neither in the catalogue nor in the configuration.
     ModelUnknown, "MODEL_UNKNOWN", 3, "list the models with: mcode models list";
     /// No model is configured and none was given.
-    ModelNotSet, "MODEL_NOT_SET", 3, "set ANTHROPIC_API_KEY or OPENAI_API_KEY, give a model with --model, or set one with: mcode config set model PROVIDER/MODEL; to see mcode work without any: mcode demo";
+    ModelNotSet, "MODEL_NOT_SET", 3, "log in with: mcode login; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY; or look for a model on this machine with: mcode providers scan; to see mcode work without any: mcode demo";
     /// There is no key for the model's provider.
     ModelNoKey, "MODEL_NO_KEY", 5, "set the provider's key in the environment, or in the configuration";
+    /// There is no pack of this name.
+    PackNotFound, "PACK_NOT_FOUND", 2, "list the packs with: mcode packs list";
+    /// There is a pack of this name already.
+    PackExists, "PACK_EXISTS", 2, "choose another name, or delete it with: mcode packs delete NAME";
+    /// There is no provider of this name, or the user's file does not name it.
+    ProviderNotFound, "PROVIDER_NOT_FOUND", 2, "list the providers with: mcode providers list";
+    /// The user's file names this provider already.
+    ProviderExists, "PROVIDER_EXISTS", 2, "change it with: mcode config set providers.NAME.…, or remove it first with: mcode providers remove NAME";
+    /// A newer list of models was not taken.
+    CatalogueRefused, "CATALOGUE_REFUSED", 5, "the catalogue stays as it is; name another source with --from";
     /// The configuration file does not parse, or holds a value that does not fit.
     ConfigBroken, "CONFIG_BROKEN", 3, "mend the file and line that the message names";
     /// The project's folder is missing or can not be used.

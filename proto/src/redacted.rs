@@ -2,7 +2,45 @@
 
 use std::fmt;
 
-use crate::v1::{ClientContext, ListModelsRequest, Media};
+use crate::v1::{
+    AddProviderRequest, ClientContext, ListModelsRequest, ListPacksRequest, ListProvidersRequest, Media,
+    RefreshCatalogueRequest, ScanProvidersRequest, UsePackRequest,
+};
+
+/// Messages whose only secrets are in the client's environment.
+macro_rules! with_env {
+    ($($message:ident { $($field:ident),* })*) => {
+        $(impl fmt::Debug for $message {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($message))
+                    $(.field(stringify!($field), &self.$field))*
+                    .field("env", &format_args!("<{} variables>", self.env.len()))
+                    .finish()
+            }
+        })*
+    };
+}
+
+with_env! {
+    ListModelsRequest { page_size, page_token, provider }
+    ListPacksRequest {}
+    ListProvidersRequest {}
+    RefreshCatalogueRequest { from }
+    ScanProvidersRequest { add }
+    UsePackRequest { name }
+}
+
+impl fmt::Debug for AddProviderRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddProviderRequest")
+            .field("provider", &self.provider)
+            .field("wire", &self.wire)
+            .field("base_url", &self.base_url)
+            .field("api_key", &format_args!("<{} bytes>", self.api_key.len()))
+            .field("models", &self.models)
+            .finish()
+    }
+}
 
 impl fmt::Debug for ClientContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,17 +50,6 @@ impl fmt::Debug for ClientContext {
             .field("umask", &self.umask)
             .field("interactive", &self.interactive)
             .field("client", &self.client)
-            .finish()
-    }
-}
-
-impl fmt::Debug for ListModelsRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListModelsRequest")
-            .field("page_size", &self.page_size)
-            .field("page_token", &self.page_token)
-            .field("provider", &self.provider)
-            .field("env", &format_args!("<{} variables>", self.env.len()))
             .finish()
     }
 }
@@ -39,7 +66,7 @@ impl fmt::Debug for Media {
 
 #[cfg(test)]
 mod tests {
-    use crate::v1::{ClientContext, ListModelsRequest, Media, StartRunRequest};
+    use crate::v1::{AddProviderRequest, ClientContext, ListModelsRequest, Media, StartRunRequest, UsePackRequest};
 
     #[test]
     fn secrets_are_not_shown() {
@@ -48,9 +75,13 @@ mod tests {
             context: Some(ClientContext { cwd: "/w".to_owned(), env: env.clone(), ..Default::default() }),
             ..Default::default()
         };
-        let list = ListModelsRequest { env, ..Default::default() };
+        let list = ListModelsRequest { env: env.clone(), ..Default::default() };
+        let pack = UsePackRequest { env, ..Default::default() };
+        let add = AddProviderRequest { api_key: "sk-hidden".to_owned(), ..Default::default() };
         let media = Media { data: b"sk-hidden".to_vec(), ..Default::default() };
-        for text in [format!("{start:?}"), format!("{list:?}"), format!("{media:?}")] {
+        for text in
+            [format!("{start:?}"), format!("{list:?}"), format!("{media:?}"), format!("{pack:?}"), format!("{add:?}")]
+        {
             assert!(!text.contains("sk-hidden") && !text.contains("115, 107"), "{text}");
         }
         assert!(format!("{start:?}").contains("<1 variables>"));

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::verbs::{approvals, ask, config, daemon, demo, doctor, models, permissions, runs, threads, trust, watch};
+use crate::verbs::{
+    approvals, ask, config, daemon, demo, doctor, models, packs, permissions, providers, runs, threads, trust, watch,
+};
 
 /// A coding agent that lives in a daemon of your own.
 #[derive(Debug, Parser)]
@@ -88,9 +90,15 @@ pub(crate) enum Verb {
     /// List and settle what runs wait for
     #[command(subcommand, visible_alias = "approval")]
     Approvals(approvals::ApprovalsVerb),
-    /// List the models
+    /// List and choose models, and fetch a newer list of them
     #[command(subcommand, visible_alias = "model")]
     Models(models::ModelsVerb),
+    /// See and choose which model has which role
+    #[command(subcommand, visible_alias = "pack")]
+    Packs(packs::PacksVerb),
+    /// List, find, add and remove providers of models
+    #[command(subcommand, visible_alias = "provider")]
+    Providers(providers::ProvidersVerb),
     /// See and change the permission rules, and try out what they decide
     #[command(subcommand, visible_alias = "permission")]
     Permissions(permissions::PermissionsVerb),

@@ -65,6 +65,17 @@ calls! {
     TrustServiceClient allow_trust(AllowTrustRequest) -> AllowTrustResponse within CALL_DEADLINE;
     TrustServiceClient revoke_trust(RevokeTrustRequest) -> RevokeTrustResponse within CALL_DEADLINE;
     ModelServiceClient list_models(ListModelsRequest) -> ListModelsResponse within CALL_DEADLINE;
+    ModelServiceClient use_model(UseModelRequest) -> UseModelResponse within CALL_DEADLINE;
+    ModelServiceClient refresh_catalogue(RefreshCatalogueRequest) -> RefreshCatalogueResponse within LONG_CALL_DEADLINE;
+    ModelServiceClient list_providers(ListProvidersRequest) -> ListProvidersResponse within CALL_DEADLINE;
+    ModelServiceClient scan_providers(ScanProvidersRequest) -> ScanProvidersResponse within LONG_CALL_DEADLINE;
+    ModelServiceClient add_provider(AddProviderRequest) -> AddProviderResponse within CALL_DEADLINE;
+    ModelServiceClient remove_provider(RemoveProviderRequest) -> RemoveProviderResponse within CALL_DEADLINE;
+    ModelServiceClient list_packs(ListPacksRequest) -> ListPacksResponse within CALL_DEADLINE;
+    ModelServiceClient create_pack(CreatePackRequest) -> CreatePackResponse within CALL_DEADLINE;
+    ModelServiceClient update_pack(UpdatePackRequest) -> UpdatePackResponse within CALL_DEADLINE;
+    ModelServiceClient delete_pack(DeletePackRequest) -> DeletePackResponse within CALL_DEADLINE;
+    ModelServiceClient use_pack(UsePackRequest) -> UsePackResponse within CALL_DEADLINE;
 }
 
 impl Client {

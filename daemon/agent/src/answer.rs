@@ -8,6 +8,12 @@ pub const TRIES_MAX: u32 = 3;
 /// The most problems that are told at once.
 const PROBLEMS_MAX: usize = 5;
 
+/// The most opening brackets at which an answer is looked for between words.
+const STARTS_MAX: usize = 32;
+
+/// Deepest nesting of an answer between words, as the JSON reader has it too.
+const DEPTH_MAX: usize = 127;
+
 /// Whether a schema can be used; the error says what is wrong with it.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     jsonschema::validator_for(schema)
@@ -16,33 +22,121 @@ pub fn check_schema(schema: &Value) -> Result<(), String> {
 }
 
 /// Reads the JSON of a final answer and checks it; the error is what the model is told.
+///
+/// The JSON may stand in a fence or between words, and a comma may stand before a closing bracket; of several values
+/// the last that satisfies the schema counts.
 pub fn check(schema: &Value, text: &str) -> Result<Value, String> {
-    let body = strip_fence(text.trim());
-    let value: Value = serde_json::from_str(body).map_err(|error| {
-        format!("Your final answer has to be JSON alone, without other words. It does not parse: {error}.")
-    })?;
     let validator =
         jsonschema::validator_for(schema).map_err(|error| format!("The schema cannot be used: {error}."))?;
-    let problems: Vec<String> = validator
-        .iter_errors(&value)
-        .take(PROBLEMS_MAX)
-        .map(|error| format!("- at '{}': {error}", error.instance_path()))
-        .collect();
-    if problems.is_empty() {
-        return Ok(value);
+    let mut first_problem = None;
+    for candidate in candidates(text) {
+        let Some(value) = parse(candidate) else { continue };
+        let problems: Vec<String> = validator
+            .iter_errors(&value)
+            .take(PROBLEMS_MAX)
+            .map(|error| format!("- at '{}': {error}", error.instance_path()))
+            .collect();
+        if problems.is_empty() {
+            return Ok(value);
+        }
+        first_problem.get_or_insert(problems);
     }
-    Err(format!(
-        "Your final answer does not satisfy the schema:\n{}\nAnswer again with JSON alone.",
-        problems.join("\n")
-    ))
+    Err(match first_problem {
+        Some(problems) => format!(
+            "Your final answer does not satisfy the schema:\n{}\nAnswer again with JSON alone.",
+            problems.join("\n")
+        ),
+        None => {
+            let why = serde_json::from_str::<Value>(text.trim()).err().map(|error| format!(": {error}"));
+            format!(
+                "Your final answer has to be JSON alone, without other words. It does not parse{}.",
+                why.unwrap_or_default()
+            )
+        }
+    })
 }
 
-/// The inside of a Markdown code fence, if the whole text is one.
-fn strip_fence(text: &str) -> &str {
-    let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else { return text };
-    match inner.split_once('\n') {
-        Some((_language, body)) => body.trim(),
-        None => inner.trim(),
+/// What of a text may be the answer, the likeliest first: all of it, then what stands in brackets, from the end.
+fn candidates(text: &str) -> Vec<&str> {
+    let mut candidates = vec![text.trim()];
+    candidates.extend(bracketed(text).into_iter().rev());
+    candidates
+}
+
+/// The outermost texts in brackets. What is in quotes opens and closes nothing within them.
+fn bracketed(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let (mut at, mut starts) = (0, 0);
+    while let Some(next) = text.get(at..).and_then(|rest| rest.find(['{', '['])) {
+        let start = at + next;
+        starts += 1;
+        if starts > STARTS_MAX {
+            break;
+        }
+        match closing(&text[start..]) {
+            Some(length) => {
+                found.push(&text[start..start + length]);
+                at = start + length;
+            }
+            None => at = start + 1,
+        }
+    }
+    found
+}
+
+/// The length of the text in brackets that begins here; `None` when it does not end, or nests too deep.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return None;
+                }
+            }
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// JSON, or what is JSON but for commas before closing brackets.
+fn parse(text: &str) -> Option<Value> {
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some(value);
+    }
+    // The lenient reader knows no bound of its own for nesting: only a text that closes within ours is given to it.
+    if closing(text) != Some(text.len()) {
+        return None;
+    }
+    let lenient = jsonc_parser::ParseOptions { allow_trailing_commas: true, ..strict() };
+    jsonc_parser::parse_to_serde_value::<Value>(text, &lenient).ok()
+}
+
+/// Nothing but JSON.
+fn strict() -> jsonc_parser::ParseOptions {
+    jsonc_parser::ParseOptions {
+        allow_comments: false,
+        allow_loose_object_property_names: false,
+        allow_trailing_commas: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
     }
 }
 
@@ -57,8 +151,31 @@ mod tests {
         let schema = json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}});
         assert_eq!(check(&schema, r#"{"n": 1}"#), Ok(json!({"n": 1})));
         assert_eq!(check(&schema, "```json\n{\"n\": 2}\n```\n"), Ok(json!({"n": 2})));
-        assert!(check(&schema, "n is 1").unwrap_err().contains("does not parse"));
+        for (text, n) in [
+            ("Here it is: {\"n\": 3}. Done.", 3),
+            ("First {\"n\": 1}, then {\"m\": 0}, {x}, at last:\n```json\n{\"n\": 4,}\n```\nThat is all.", 4),
+            ("{{{ \"quoted } \\\" {\" {\"n\": 5}", 5),
+        ] {
+            assert_eq!(check(&schema, text), Ok(json!({ "n": n })), "{text}");
+        }
+        // Nothing is guessed: neither quotes nor words are made JSON.
+        for text in ["n is 1", "{n: 1}", "{'n': 1}", "{\"n\": 1", "{\"n\": 1 // one\n}"] {
+            assert!(check(&schema, text).unwrap_err().contains("does not parse"), "{text}");
+        }
         assert!(check(&schema, r#"{"n": "1"}"#).unwrap_err().contains("at '/n'"));
+    }
+
+    #[test]
+    fn hostile_texts_are_looked_through_within_bounds() {
+        let schema = json!({"type": "array"});
+        for text in
+            ["[".repeat(1 << 20), format!("{}{}", "[".repeat(1 << 17), "],".repeat(1 << 17)), "{\"".repeat(1 << 19)]
+        {
+            assert!(check(&schema, &text).is_err());
+        }
+        // What stands behind so many brackets that open nothing is not found any more.
+        assert!(check(&schema, &format!("{}[1]", "{ ".repeat(STARTS_MAX))).is_err());
+        assert!(check(&schema, &format!("{}[1]", "{ ".repeat(STARTS_MAX - 1))).is_ok());
     }
 
     #[test]

@@ -62,6 +62,7 @@ mod tests {
                 add_dirs: Vec::new(),
                 answer_schema: None,
                 trigger: Default::default(),
+                model_given: false,
                 kept: None,
             },
             status: RunStatus::Running,

@@ -368,6 +368,7 @@ impl Driver {
             thinking: options.thinking,
             max_output_tokens: None,
             cache_key: self.context.thread_id.to_string(),
+            answer_schema: options.answer_schema.clone(),
         })
     }
 }

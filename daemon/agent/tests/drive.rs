@@ -148,6 +148,7 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         add_dirs: Vec::new(),
         answer_schema: None,
         trigger: Default::default(),
+        model_given: false,
         kept: None,
     };
     let context = RunContext {

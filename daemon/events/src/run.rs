@@ -162,6 +162,29 @@ pub enum ThinkingLevel {
     Xhigh,
 }
 
+impl ThinkingLevel {
+    /// All of them, from the least.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Low, Self::Medium, Self::High, Self::Xhigh];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Xhigh => "xhigh",
+        }
+    }
+
+    /// The level of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+}
+
 /// Limits of a run; `None` is no limit beyond the daemon's own.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunLimits {
@@ -250,6 +273,9 @@ pub struct RunOptions {
     /// Who began it.
     #[serde(default, skip_serializing_if = "RunTrigger::is_person")]
     pub trigger: RunTrigger,
+    /// Whether the model was named for this run: the thread keeps it for the mode.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub model_given: bool,
     /// For the next daemon; runs of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,

@@ -203,6 +203,13 @@ impl ThreadState {
         self.runs.iter().rev().find(|run| run.run_id == run_id)
     }
 
+    /// The model that somebody named last for a run in this mode.
+    #[must_use]
+    pub fn chosen_model(&self, mode: &str) -> Option<&str> {
+        let named = self.runs.iter().rev().map(|run| &run.options).find(|run| run.model_given && run.mode == mode);
+        named.map(|run| run.model.as_str())
+    }
+
     /// The run that is at work.
     #[must_use]
     pub fn active_run(&self) -> Option<&RunRecord> {

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_config::{ConfigFile, ConfigHandle, Effective};
+use mcode_config::{Change, ConfigFile, ConfigHandle, Effective};
 use mcode_endpoint::{Incoming, SocketPath};
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
 use mcode_sandbox::runner::find_program;
 use mcode_sandbox::{Hosts, ProcessIdentity, kill_marked, kill_orphan};
-use mcode_server::{About, ConfigQuestion, ServerDeps};
+use mcode_server::{About, ConfigChange, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
+use mcode_text::chain;
 use mcode_threads::rules::own_rules;
 use mcode_threads::{Deps, RuleBook, Threads, recovery};
 use mcode_tools::ask::AskTool;
@@ -28,6 +29,9 @@ use crate::signals::Ending;
 const TOOLHOST: &str = "mcode-toolhost";
 /// Where the tended commands' folders are, in the state directory.
 const HOSTS_FOLDER: &str = "toolhosts";
+
+/// The catalogue that was fetched last, in the data directory.
+const CATALOGUE: &str = "catalogue.json";
 
 /// How long calls may go on after the daemon was told to end.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
@@ -57,7 +61,8 @@ pub(crate) async fn serve(
     let held = sandbox::sandbox(&config, dirs, socket.address());
     let bounds = Arc::clone(&held.bounds);
     let self_test = tokio::spawn(sandbox::try_out(Arc::clone(&bounds)));
-    let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds)).await?);
+    let models = models(&config, dirs).await?;
+    let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds), models.clone()).await?);
     let recovered = recovery::recover(threads.deps()).await?;
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
@@ -67,7 +72,9 @@ pub(crate) async fn serve(
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
         threads: threads.clone(),
+        models: Arc::new(models),
         about: Arc::new(about),
+        change_config: change_config(config.clone()),
         config_faults: faults(config),
         sandbox: sandbox::tell(bounds),
         accepting: accepting.clone(),
@@ -97,7 +104,20 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds: Arc<Bounds>) -> anyhow::Result<Deps> {
+/// The models, with the catalogue that was fetched last.
+async fn models(config: &ConfigHandle, dirs: &Dirs) -> anyhow::Result<mcode_providers::Registry> {
+    let (config, file) = (config.clone(), dirs.data.join(CATALOGUE));
+    let opened = move || mcode_providers::Registry::new(Arc::new(move || config.current())).keeping_catalogue(file);
+    Ok(tokio::task::spawn_blocking(opened).await?)
+}
+
+async fn deps(
+    config: &ConfigHandle,
+    dirs: &Dirs,
+    clock: Arc<dyn Clock>,
+    bounds: Arc<Bounds>,
+    models: mcode_providers::Registry,
+) -> anyhow::Result<Deps> {
     let (database, blobs, store_clock) = (dirs.database(), dirs.blobs(), Arc::clone(&clock));
     let store = tokio::task::spawn_blocking(move || Store::open(database, blobs, store_clock)).await??;
     let current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync> = {
@@ -114,7 +134,7 @@ async fn deps(config: &ConfigHandle, dirs: &Dirs, clock: Arc<dyn Clock>, bounds:
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     Ok(Deps {
         store,
-        models: Arc::new(mcode_providers::Registry::new(Arc::clone(&current))),
+        models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),
         rules,
         bounds,
@@ -174,6 +194,28 @@ fn change_rule(config: ConfigHandle) -> mcode_threads::deps::ChangeRule {
         let done = if change.add { file.push(&key, rule) } else { file.pull(&key, rule) }.map_err(failed)?;
         match config.reload().first() {
             None => Ok(done),
+            Some(error) => Err(error.to_string()),
+        }
+    })
+}
+
+/// Changes the user's file and reads it again.
+fn change_config(config: ConfigHandle) -> mcode_server::ChangeConfig {
+    Arc::new(move |changes| {
+        let path = config.file().to_path_buf();
+        let changes: Vec<Change> = changes
+            .into_iter()
+            .map(|change| match change {
+                ConfigChange::Set { key, value } => Change::Set { key, value },
+                ConfigChange::Unset { key } => Change::Unset { key },
+                ConfigChange::AddTables { key, tables } => Change::AddTables { key, tables },
+            })
+            .collect();
+        let failed = |error: &dyn std::error::Error| format!("the configuration is left as it is: {}", chain(error));
+        let mut file = ConfigFile::open(&path).map_err(|error| failed(&error))?;
+        file.change(&changes).map_err(|error| failed(&error))?;
+        match config.reload().first() {
+            None => Ok(path.display().to_string()),
             Some(error) => Err(error.to_string()),
         }
     })

@@ -164,6 +164,14 @@ pub enum ThinkingForm {
     GeminiLevel,
 }
 
+impl ThinkingForm {
+    /// The form of this name, as the catalogue and the configuration write it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
+    }
+}
+
 /// What is known of a model. Unknown models get [`ModelInfo::unknown`], which is safe everywhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
@@ -181,6 +189,8 @@ pub struct ModelInfo {
     pub documents: bool,
     /// Whether it can call tools.
     pub tools: bool,
+    /// Whether it can be held to a JSON Schema by its provider; `None` when nobody says.
+    pub structured: Option<bool>,
     /// How thinking is asked for.
     pub thinking: ThinkingForm,
     /// The words for how much it thinks, where they are known.
@@ -203,6 +213,7 @@ impl ModelInfo {
             images: true,
             documents: true,
             tools: true,
+            structured: None,
             thinking: ThinkingForm::None,
             efforts: Efforts::default(),
             pricing: None,

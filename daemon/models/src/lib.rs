@@ -7,15 +7,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod catalog;
+pub mod directory;
 pub mod error;
 pub mod history;
+pub mod packs;
 pub mod registry;
 pub mod request;
 pub mod retry;
 pub mod stream;
 
 pub use catalog::{Catalogue, Efforts, ModelInfo, ModelRef, Pricing, ThinkingForm, Tier, Wire};
+pub use directory::{CatalogueState, FoundModel, FoundServer, ListedProvider, ModelDirectory, Refreshed};
 pub use error::{ModelError, ModelErrorKind};
+pub use packs::{Assigned, Pack, Role, Wishes};
 pub use registry::{ListedModel, ModelRegistry, ResolvedModel};
 pub use request::{Access, KeyPlace, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
 pub use stream::{ModelProvider, ModelStream, Response, StopReason, StreamEvent};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::catalog::ModelInfo;
 use crate::error::ModelError;
+use crate::packs::{self, Assigned, Role, Wishes};
 use crate::request::Access;
 use crate::stream::ModelProvider;
 
@@ -46,4 +47,17 @@ pub trait ModelRegistry: Send + Sync + fmt::Debug {
     fn list(&self, env: &BTreeMap<String, String>) -> Vec<ListedModel>;
     /// The model to use when nobody named one: the configured one, else the best of a provider whose key is there.
     fn default_model(&self, mode: &str, env: &BTreeMap<String, String>) -> Option<String>;
+    /// The model for a role, by what the run and its thread wish, the settings, the pack in use, and what this client can
+    /// reach; `None` when there is none at all. A role that speaks gets what is wished first, whether it can be reached or
+    /// not; the others get the first that can. An error names a pack that is not there.
+    fn for_role(
+        &self,
+        role: Role,
+        wishes: &Wishes<'_>,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Option<Assigned>, ModelError> {
+        let reachable = self.default_model(role.as_str(), env);
+        let all = packs::wished(role, wishes, &packs::Settings::default(), reachable.as_deref());
+        Ok(all.into_iter().next())
+    }
 }

@@ -153,4 +153,7 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u32>,
     /// A stable key of this conversation for the provider's cache routing.
     pub cache_key: String,
+    /// JSON Schema of the final answer. A wire asks for it in its own form where that leaves the tools free; whether the
+    /// answer fits is checked by whoever asks.
+    pub answer_schema: Option<Value>,
 }

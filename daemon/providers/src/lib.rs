@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod answer;
 pub mod anthropic;
 pub mod bedrock;
 pub mod chat;
@@ -29,6 +30,7 @@ mod prompt;
 mod refused;
 pub mod registry;
 pub mod responses;
+pub mod scan;
 pub mod scripted;
 pub mod sse;
 #[cfg(test)]

@@ -4,12 +4,31 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcode_models::{ModelErrorKind, ModelRequest};
+use serde_json::{Map, Value};
 
+use crate::answer;
 use crate::chat::errors;
 use crate::exchange::Refusal;
+use crate::failure::Failure;
 
 /// The most servers and models whose refused fields are remembered.
 const MAX_REMEMBERED: usize = 64;
+/// What a server says that does not take the form of an answer, in small letters.
+const FORM_WORDS: &[&str] = &[
+    "response_format",
+    "text.format",
+    "json_schema",
+    "output_config",
+    "outputconfig",
+    "output format",
+    "response_json_schema",
+    "responsejsonschema",
+    "response mime type",
+    "responsemimetype",
+    "structured output",
+    "schema",
+    "grammar",
+];
 
 /// By base URL and model; the oldest is forgotten first.
 type Refused = VecDeque<((String, String), Vec<String>)>;
@@ -39,8 +58,30 @@ impl LeftOut {
         fields
     }
 
+    /// Whether an HTTP error is about the form in which the answer was wanted; from now on that server is not told one.
+    pub(crate) fn without_form(&self, request: &ModelRequest, status: u16, body: &str) -> bool {
+        if request.answer_schema.is_none() || !matches!(status, 400 | 422) {
+            return false;
+        }
+        let failure = Failure::from_body(Some(status), body);
+        let words = body.to_ascii_lowercase();
+        let about =
+            failure.kind() == ModelErrorKind::InvalidRequest && FORM_WORDS.iter().any(|word| words.contains(word));
+        if about && self.add(request, answer::FORM) {
+            tracing::info!(
+                base_url = request.access.base_url,
+                "the server does not take this schema; it is left to words"
+            );
+            return true;
+        }
+        false
+    }
+
     /// Judges an HTTP error of OpenAI's wires: once for each field that the server does not take, it is asked again without.
     pub(crate) fn judge(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+        if self.without_form(request, status, body) {
+            return Refusal::Again;
+        }
         let field = errors::refused_field(status, body);
         if let Some(field) = field
             && self.add(request, field)
@@ -73,6 +114,18 @@ impl LeftOut {
         }
         seen.push_back((key, vec![field.to_owned()]));
         true
+    }
+}
+
+/// Takes fields out of a body; `outer.inner` is one within another.
+pub(crate) fn leave_out(body: &mut Map<String, Value>, fields: &[String]) {
+    for field in fields {
+        match field.split_once('.') {
+            None => drop(body.shift_remove(field)),
+            Some((outer, inner)) => {
+                body.get_mut(outer).and_then(Value::as_object_mut).map(|fields| fields.shift_remove(inner));
+            }
+        }
     }
 }
 

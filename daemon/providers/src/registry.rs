@@ -1,17 +1,22 @@
 //! Finds models for a client: known and configured providers, keys and base URLs from the client's environment.
 
+mod listing;
+pub mod renewing;
+mod roles;
 mod seat;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mcode_config::{Effective, ProviderEntry};
 use mcode_env::{IdGen, SystemIds};
 use mcode_models::{
-    Catalogue, ListedModel, ModelError, ModelErrorKind, ModelProvider, ModelRef, ModelRegistry, ResolvedModel, Wire,
+    Assigned, Catalogue, ListedModel, ModelError, ModelErrorKind, ModelProvider, ModelRef, ModelRegistry,
+    ResolvedModel, Role, Wire, Wishes,
 };
 
+use self::renewing::Renewal;
 use self::seat::Seat;
 use crate::anthropic::AnthropicProvider;
 use crate::bedrock::BedrockProvider;
@@ -19,7 +24,7 @@ use crate::chat::ChatProvider;
 use crate::gemini::GeminiProvider;
 use crate::google::GoogleIdentities;
 use crate::http::HttpClients;
-use crate::known::KNOWN;
+use crate::refused::LeftOut;
 use crate::responses::ResponsesProvider;
 use crate::scripted::ScriptedProvider;
 
@@ -42,6 +47,8 @@ pub struct Registry {
     chat: ChatProvider,
     responses: ResponsesProvider,
     scripted: Arc<ScriptedProvider>,
+    left_out: LeftOut,
+    renewal: Arc<Mutex<Renewal>>,
 }
 
 impl fmt::Debug for Registry {
@@ -67,7 +74,19 @@ impl Registry {
         let scripted = Arc::new(ScriptedProvider::new(Arc::clone(&ids)));
         let catalogue = Arc::new(RwLock::new(Arc::new(Catalogue::bundled().clone())));
         let google = Arc::default();
-        Self { config, clients, ids, catalogue, google, bedrock, chat, responses, scripted }
+        Self {
+            config,
+            clients,
+            ids,
+            catalogue,
+            google,
+            bedrock,
+            chat,
+            responses,
+            scripted,
+            left_out: LeftOut::default(),
+            renewal: Arc::default(),
+        }
     }
 
     /// What is known of models now.
@@ -87,14 +106,14 @@ impl Registry {
             Wire::Anthropic => {
                 let (clients, ids, google) =
                     (Arc::clone(&self.clients), Arc::clone(&self.ids), Arc::clone(&self.google));
-                Arc::new(AnthropicProvider::new(clients, ids, google, omit))
+                Arc::new(AnthropicProvider::new(clients, ids, google, self.left_out.with_configured(omit)))
             }
             // The copy shares what its servers were seen to refuse.
             Wire::OpenaiChat => Arc::new(self.chat.with_omitted(omit)),
             Wire::Gemini => {
                 let (clients, ids, google) =
                     (Arc::clone(&self.clients), Arc::clone(&self.ids), Arc::clone(&self.google));
-                Arc::new(GeminiProvider::new(clients, ids, google, omit))
+                Arc::new(GeminiProvider::new(clients, ids, google, self.left_out.with_configured(omit)))
             }
             Wire::Bedrock => Arc::new(self.bedrock.with_omitted(omit)),
             Wire::OpenaiResponses => Arc::new(self.responses.with_omitted(omit)),
@@ -153,18 +172,16 @@ impl ModelRegistry for Registry {
         if let Some(model) = config.mode_models.get(mode).or(config.model.as_ref()) {
             return Some(model.clone());
         }
-        let with_key = KNOWN.iter().filter(|known| !known.default_model.is_empty()).find(|known| {
-            Seat::find(&config, known.name, "", env).and_then(|seat| seat.key(env)).is_ok_and(|key| key.value.is_some())
-        });
-        if let Some(known) = with_key {
-            return Some(format!("{}/{}", known.name, known.default_model));
-        }
-        // Else the first model that the user has declared and that can be asked.
-        config.providers.iter().find_map(|(provider, entry)| {
-            let model = entry.models.first()?;
-            Seat::find(&config, provider, &model.id, env).and_then(|seat| seat.key(env)).ok()?;
-            Some(format!("{provider}/{}", model.id))
-        })
+        self.reachable(&config, env)
+    }
+
+    fn for_role(
+        &self,
+        role: Role,
+        wishes: &Wishes<'_>,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Option<Assigned>, ModelError> {
+        self.assigned(role, wishes, env)
     }
 }
 

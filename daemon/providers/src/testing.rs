@@ -40,6 +40,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         thinking: None,
         max_output_tokens: None,
         cache_key: "thr_1".into(),
+        answer_schema: None,
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mcode_env::Timestamp;
+use mcode_models::ModelDirectory;
 use mcode_proto::v1;
 use mcode_threads::Threads;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,6 +59,34 @@ pub struct SandboxReport {
 /// Tells what commands are held to; `None` while that is being tried out.
 pub type TellSandbox = Arc<dyn Fn() -> Option<SandboxReport> + Send + Sync>;
 
+/// A change of the user's configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigChange {
+    /// Sets a key to a value.
+    Set {
+        /// The dotted key.
+        key: String,
+        /// The value, as it is typed.
+        value: String,
+    },
+    /// Removes a key or a section.
+    Unset {
+        /// The dotted key.
+        key: String,
+    },
+    /// Adds tables to a list, but for those that are there already.
+    AddTables {
+        /// The dotted key of the list.
+        key: String,
+        /// Each as an inline table of TOML.
+        tables: Vec<String>,
+    },
+}
+
+/// Makes all changes of the user's configuration file or none, and reads it again. Gives the path of the file, or why
+/// it was left as it is.
+pub type ChangeConfig = Arc<dyn Fn(Vec<ConfigChange>) -> Result<String, String> + Send + Sync>;
+
 /// What is asked about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigQuestion {
@@ -76,8 +105,12 @@ pub struct ServerDeps {
     pub threads: Threads,
     /// About the daemon.
     pub about: Arc<About>,
+    /// The catalogue, providers and packs.
+    pub models: Arc<dyn ModelDirectory>,
     /// The configuration's faults.
     pub config_faults: ConfigFaults,
+    /// Changes the user's configuration.
+    pub change_config: ChangeConfig,
     /// What commands are held to.
     pub sandbox: TellSandbox,
     /// No connection is accepted from here on, and the socket is given up.

@@ -9,6 +9,7 @@ use mcode_config::ProjectConfig;
 use mcode_events::event::{EventBody, NewEvent};
 use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions};
 use mcode_ids::{RequestId, RunId, Seq, TurnId};
+use mcode_models::packs::{Role, Wishes};
 use mcode_permissions::Mode;
 use mcode_store::StoredResponse;
 use tokio::time::Instant;
@@ -294,22 +295,23 @@ impl Actor {
         if let Some(project) = project {
             config = Arc::new(config.with_project(project));
         }
-        let of_project = |mode: &str| project.and_then(|it| it.mode_models.get(mode).or(it.model.as_ref())).cloned();
         let known = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let at_most = run.asker.at_most();
         let wanted = run.mode.or_else(|| known(&self.state.mode).map(|mode| Mode::of_log(&mode))).unwrap_or_default();
         // A run that only looks starts none that changes things.
         let mode = at_most.map_or(wanted, |(_, mode)| wanted.max(mode)).as_str();
-        let model = run
-            .model
-            .clone()
-            .or_else(|| known(&self.state.model))
-            .or_else(|| of_project(mode))
-            .or_else(|| self.deps.models.default_model(mode, &run.surroundings.client_env))
-            .ok_or_else(|| ThreadError::InvalidArgument {
-                field: "model",
-                message: "no model is configured and no provider key was found".to_owned(),
-            })?;
+        let wishes = Wishes {
+            run: run.model.as_deref(),
+            thread: self.state.chosen_model(mode),
+            last: Some(self.state.model.as_str()),
+            project_mode: project.and_then(|project| project.mode_models.get(mode)).map(String::as_str),
+            project: project.and_then(|project| project.model.as_deref()),
+        };
+        let assigned = self.deps.models.for_role(Role::of_mode(mode), &wishes, &run.surroundings.client_env)?;
+        let assigned = assigned.ok_or_else(|| ThreadError::InvalidArgument {
+            field: "model",
+            message: "no model is configured and no provider key was found".to_owned(),
+        })?;
         let mut limits = run.limits;
         limits.max_steps = limits.max_steps.or(config.limits.max_steps_per_run);
         limits.max_tokens = limits.max_tokens.or(config.limits.max_tokens_per_run);
@@ -318,9 +320,9 @@ impl Actor {
         let approval = stricter(approval, configured_approval(config.approve_at_most.as_deref()));
         let approval = stricter(approval, at_most.map(|(approval, _)| approval));
         Ok(RunOptions {
-            model,
+            model: assigned.model,
             mode: mode.to_owned(),
-            thinking: run.thinking,
+            thinking: run.thinking.or(assigned.thinking),
             approval,
             interactive: run.interactive,
             limits,
@@ -328,6 +330,7 @@ impl Actor {
             add_dirs: run.add_dirs.clone(),
             answer_schema: run.answer_schema.clone(),
             trigger: run.asker.trigger(),
+            model_given: run.model.is_some(),
             kept: None,
         })
     }

@@ -116,6 +116,7 @@ mod tests {
                 add_dirs: Vec::new(),
                 answer_schema: None,
                 trigger: RunTrigger::Person,
+                model_given: false,
                 kept: None,
             },
             status: RunStatus::Done,

@@ -901,6 +901,52 @@ pub mod approval_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What is known of models, and since when.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Catalogue {
+    /// The address or file that it was fetched from; empty for the list that is part of the program.
+    #[prost(string, tag = "1")]
+    pub source: ::prost::alloc::string::String,
+    /// When it was fetched; absent for the list that is part of the program.
+    #[prost(message, optional, tag = "2")]
+    pub fetched_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// How many models it knows.
+    #[prost(uint32, tag = "3")]
+    pub models: u32,
+    /// Why what was fetched before is not used; empty when nothing is wrong.
+    #[prost(string, tag = "4")]
+    pub problem: ::prost::alloc::string::String,
+}
+/// Asks for a newer list. Nothing is ever fetched without being asked for.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct RefreshCatalogueRequest {
+    /// An http or https address, or the absolute path of a file; the usual address when empty. In the form of models.dev.
+    #[prost(string, tag = "1")]
+    pub from: ::prost::alloc::string::String,
+    /// The client's environment, for its proxy and certificates; names and values are not kept.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// What the newer list brought.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefreshCatalogueResponse {
+    /// The list in force now.
+    #[prost(message, optional, tag = "1")]
+    pub catalogue: ::core::option::Option<Catalogue>,
+    /// Models that were not known before.
+    #[prost(uint32, tag = "2")]
+    pub added: u32,
+    /// Models of which something else is known than before.
+    #[prost(uint32, tag = "3")]
+    pub changed: u32,
+    /// Models of the newer list that were left out, since what it says of them can not be.
+    #[prost(uint32, tag = "4")]
+    pub left_out: u32,
+}
 /// Asks for information.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInfoRequest {}
@@ -2477,6 +2523,316 @@ pub mod event_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// The model of a role.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PackRole {
+    /// build, plan, explore, small, judge, observer or reflector.
+    #[prost(string, tag = "1")]
+    pub role: ::prost::alloc::string::String,
+    /// provider/model.
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// off, low, medium, high or xhigh; empty for the model's own.
+    #[prost(string, tag = "3")]
+    pub thinking: ::prost::alloc::string::String,
+    /// Whether the client can use the model now.
+    #[prost(bool, tag = "4")]
+    pub usable: bool,
+}
+/// A named assignment of models to roles.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Pack {
+    /// What it is called.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whether it is made of what the client can reach, and not by the user.
+    #[prost(bool, tag = "2")]
+    pub built_in: bool,
+    /// Whether the configuration says to use it.
+    #[prost(bool, tag = "3")]
+    pub in_use: bool,
+    /// Its roles.
+    #[prost(message, repeated, tag = "4")]
+    pub roles: ::prost::alloc::vec::Vec<PackRole>,
+}
+/// The model that a role has now in a new thread, and why.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RoleModel {
+    /// build, plan, explore, small, judge, observer or reflector.
+    #[prost(string, tag = "1")]
+    pub role: ::prost::alloc::string::String,
+    /// provider/model; empty when there is none.
+    #[prost(string, tag = "2")]
+    pub model: ::prost::alloc::string::String,
+    /// off, low, medium, high or xhigh; empty for the model's own.
+    #[prost(string, tag = "3")]
+    pub thinking: ::prost::alloc::string::String,
+    /// Who named it, or why there is none.
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+    /// Whether the client can use the model now.
+    #[prost(bool, tag = "5")]
+    pub usable: bool,
+}
+/// Asks for the packs.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ListPacksRequest {
+    /// The client's environment, to see what it can reach; names and values are not kept.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// The packs, and what the roles have now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPacksResponse {
+    /// All packs.
+    #[prost(message, repeated, tag = "1")]
+    pub packs: ::prost::alloc::vec::Vec<Pack>,
+    /// Always empty: all of them are listed.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// What each role has now in a new thread.
+    #[prost(message, repeated, tag = "3")]
+    pub roles: ::prost::alloc::vec::Vec<RoleModel>,
+}
+/// Makes a pack in the user's configuration.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CreatePackRequest {
+    /// The pack; its name has to be new.
+    #[prost(message, optional, tag = "1")]
+    pub pack: ::core::option::Option<Pack>,
+}
+/// A pack was made.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreatePackResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Changes a pack of the user's own.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdatePackRequest {
+    /// The pack by its name, with the roles that change; one without a model is taken out.
+    #[prost(message, optional, tag = "1")]
+    pub pack: ::core::option::Option<Pack>,
+}
+/// A pack was changed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpdatePackResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Removes a pack of the user's own.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePackRequest {
+    /// What it is called.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+/// A pack was removed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeletePackResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Chooses the pack in use.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct UsePackRequest {
+    /// What it is called; none when empty.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The client's environment, to see what it can reach; names and values are not kept.
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// A pack was chosen.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UsePackResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+    /// Settings that come before the pack, such as model; empty when none does.
+    #[prost(string, repeated, tag = "2")]
+    pub before: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Chooses the model of new threads, or of one mode.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UseModelRequest {
+    /// provider/model.
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// build, plan or explore; all of them when empty.
+    #[prost(string, tag = "2")]
+    pub mode: ::prost::alloc::string::String,
+}
+/// A model was chosen.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UseModelResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+    /// The setting that names it.
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+}
+/// A provider as it stands for one client.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Provider {
+    /// The part of a model's full name before the slash.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// How it is spoken to, by the name that `wire` has in the settings.
+    #[prost(string, tag = "2")]
+    pub wire: ::prost::alloc::string::String,
+    /// Where it is asked; empty for one within the daemon, or where that is missing.
+    #[prost(string, tag = "3")]
+    pub base_url: ::prost::alloc::string::String,
+    /// Whether a key for it was found (or none is needed).
+    #[prost(bool, tag = "4")]
+    pub usable: bool,
+    /// Where the key comes from, or what to set to use it.
+    #[prost(string, tag = "5")]
+    pub key_source: ::prost::alloc::string::String,
+    /// Whether the configuration names it.
+    #[prost(bool, tag = "6")]
+    pub configured: bool,
+    /// Whether the program knows it by itself.
+    #[prost(bool, tag = "7")]
+    pub known: bool,
+    /// How many of its models are known.
+    #[prost(uint32, tag = "8")]
+    pub models: u32,
+}
+/// Asks for the providers.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ListProvidersRequest {
+    /// The client's environment, to see which keys it has; names and values are not kept.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// All providers that are known or configured.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListProvidersResponse {
+    /// The providers.
+    #[prost(message, repeated, tag = "1")]
+    pub providers: ::prost::alloc::vec::Vec<Provider>,
+    /// Always empty: all of them are listed.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// A model of a provider, with what the user says of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProviderModel {
+    /// Its id there.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// Its context window in tokens; zero when not known.
+    #[prost(uint32, tag = "2")]
+    pub context_tokens: u32,
+    /// Its most output tokens; zero when not known.
+    #[prost(uint32, tag = "3")]
+    pub max_output_tokens: u32,
+}
+/// A server that was looked for on this machine.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LocalServer {
+    /// The name of its provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// Where it was looked for.
+    #[prost(string, tag = "2")]
+    pub base_url: ::prost::alloc::string::String,
+    /// Whether such a server answers there.
+    #[prost(bool, tag = "3")]
+    pub answers: bool,
+    /// Why it counts as not there; empty when it answers.
+    #[prost(string, tag = "4")]
+    pub problem: ::prost::alloc::string::String,
+    /// What it has.
+    #[prost(message, repeated, tag = "5")]
+    pub models: ::prost::alloc::vec::Vec<ProviderModel>,
+}
+/// Looks for servers at the usual addresses of this machine. Nothing is ever looked for without being asked for.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ScanProvidersRequest {
+    /// The client's environment, for other addresses of this machine that it names; names and values are not kept.
+    #[prost(btree_map = "string, string", tag = "1")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Whether what was found is written into the configuration.
+    #[prost(bool, tag = "2")]
+    pub add: bool,
+}
+/// What was found.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ScanProvidersResponse {
+    /// All servers that were looked for.
+    #[prost(message, repeated, tag = "1")]
+    pub servers: ::prost::alloc::vec::Vec<LocalServer>,
+    /// Always empty: all of them are listed.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// The configuration file, if something was written into it.
+    #[prost(string, tag = "3")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Declares a provider in the user's configuration; its comments and order stay.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct AddProviderRequest {
+    /// What it is called: small letters, digits, - and \_.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// How it is spoken to; may be empty for a provider that is known.
+    #[prost(string, tag = "2")]
+    pub wire: ::prost::alloc::string::String,
+    /// Where it is; may be empty for a provider that is known.
+    #[prost(string, tag = "3")]
+    pub base_url: ::prost::alloc::string::String,
+    /// Where its key is, such as env:NAME; empty when it needs none. A key itself is refused.
+    #[prost(string, tag = "4")]
+    pub api_key: ::prost::alloc::string::String,
+    /// Models of it.
+    #[prost(message, repeated, tag = "5")]
+    pub models: ::prost::alloc::vec::Vec<ProviderModel>,
+}
+/// A provider was declared.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddProviderResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Removes a provider from the user's configuration.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveProviderRequest {
+    /// What it is called.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+}
+/// A provider was removed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveProviderResponse {
+    /// The configuration file.
+    #[prost(string, tag = "1")]
+    pub file: ::prost::alloc::string::String,
+}
 /// A model.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Model {
@@ -2549,6 +2905,9 @@ pub struct ListModelsResponse {
     /// Where to go on; empty at the end.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// Where what is known of them is from.
+    #[prost(message, optional, tag = "3")]
+    pub catalogue: ::core::option::Option<Catalogue>,
 }
 /// Generated client implementations.
 pub mod model_service_client {
@@ -2561,7 +2920,7 @@ pub mod model_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Lists models.
+    /// Lists and chooses models, their providers, and which model has which role. What changes something is for people.
     #[derive(Debug, Clone)]
     pub struct ModelServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -2667,6 +3026,281 @@ pub mod model_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ModelService", "ListModels"));
             self.inner.unary(req, path, codec).await
         }
+        /// Writes the model of new threads, or of a mode, into the user's configuration.
+        pub async fn use_model(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UseModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UseModelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/UseModel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "UseModel"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Fetches a newer list of models, checks it, keeps it and puts it in force.
+        pub async fn refresh_catalogue(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RefreshCatalogueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RefreshCatalogueResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/RefreshCatalogue",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "RefreshCatalogue"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The providers that are known or configured.
+        pub async fn list_providers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListProvidersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProvidersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/ListProviders",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "ListProviders"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Looks for model servers on this machine.
+        pub async fn scan_providers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ScanProvidersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ScanProvidersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/ScanProviders",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "ScanProviders"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Declares a provider in the user's configuration.
+        pub async fn add_provider(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AddProviderRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AddProviderResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/AddProvider",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "AddProvider"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes one from it.
+        pub async fn remove_provider(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveProviderRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveProviderResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/RemoveProvider",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "RemoveProvider"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The packs: those of what the client can reach, and the user's own.
+        pub async fn list_packs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPacksRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPacksResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/ListPacks",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "ListPacks"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a pack in the user's configuration.
+        pub async fn create_pack(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreatePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreatePackResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/CreatePack",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "CreatePack"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes one there.
+        pub async fn update_pack(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UpdatePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdatePackResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/UpdatePack",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "UpdatePack"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes one from it.
+        pub async fn delete_pack(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DeletePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePackResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/DeletePack",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "DeletePack"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Chooses the pack in use.
+        pub async fn use_pack(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UsePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UsePackResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/UsePack",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "UsePack"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2690,8 +3324,93 @@ pub mod model_service_server {
             tonic::Response<super::ListModelsResponse>,
             tonic::Status,
         >;
+        /// Writes the model of new threads, or of a mode, into the user's configuration.
+        async fn use_model(
+            &self,
+            request: tonic::Request<super::UseModelRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UseModelResponse>,
+            tonic::Status,
+        >;
+        /// Fetches a newer list of models, checks it, keeps it and puts it in force.
+        async fn refresh_catalogue(
+            &self,
+            request: tonic::Request<super::RefreshCatalogueRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RefreshCatalogueResponse>,
+            tonic::Status,
+        >;
+        /// The providers that are known or configured.
+        async fn list_providers(
+            &self,
+            request: tonic::Request<super::ListProvidersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProvidersResponse>,
+            tonic::Status,
+        >;
+        /// Looks for model servers on this machine.
+        async fn scan_providers(
+            &self,
+            request: tonic::Request<super::ScanProvidersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ScanProvidersResponse>,
+            tonic::Status,
+        >;
+        /// Declares a provider in the user's configuration.
+        async fn add_provider(
+            &self,
+            request: tonic::Request<super::AddProviderRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AddProviderResponse>,
+            tonic::Status,
+        >;
+        /// Removes one from it.
+        async fn remove_provider(
+            &self,
+            request: tonic::Request<super::RemoveProviderRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveProviderResponse>,
+            tonic::Status,
+        >;
+        /// The packs: those of what the client can reach, and the user's own.
+        async fn list_packs(
+            &self,
+            request: tonic::Request<super::ListPacksRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPacksResponse>,
+            tonic::Status,
+        >;
+        /// Makes a pack in the user's configuration.
+        async fn create_pack(
+            &self,
+            request: tonic::Request<super::CreatePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreatePackResponse>,
+            tonic::Status,
+        >;
+        /// Changes one there.
+        async fn update_pack(
+            &self,
+            request: tonic::Request<super::UpdatePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdatePackResponse>,
+            tonic::Status,
+        >;
+        /// Removes one from it.
+        async fn delete_pack(
+            &self,
+            request: tonic::Request<super::DeletePackRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DeletePackResponse>,
+            tonic::Status,
+        >;
+        /// Chooses the pack in use.
+        async fn use_pack(
+            &self,
+            request: tonic::Request<super::UsePackRequest>,
+        ) -> std::result::Result<tonic::Response<super::UsePackResponse>, tonic::Status>;
     }
-    /// Lists models.
+    /// Lists and chooses models, their providers, and which model has which role. What changes something is for people.
     #[derive(Debug)]
     pub struct ModelServiceServer<T> {
         inner: Arc<T>,
@@ -2798,6 +3517,502 @@ pub mod model_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListModelsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/UseModel" => {
+                    #[allow(non_camel_case_types)]
+                    struct UseModelSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::UseModelRequest>
+                    for UseModelSvc<T> {
+                        type Response = super::UseModelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UseModelRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::use_model(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UseModelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/RefreshCatalogue" => {
+                    #[allow(non_camel_case_types)]
+                    struct RefreshCatalogueSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::RefreshCatalogueRequest>
+                    for RefreshCatalogueSvc<T> {
+                        type Response = super::RefreshCatalogueResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RefreshCatalogueRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::refresh_catalogue(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RefreshCatalogueSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/ListProviders" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListProvidersSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::ListProvidersRequest>
+                    for ListProvidersSvc<T> {
+                        type Response = super::ListProvidersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListProvidersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::list_providers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListProvidersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/ScanProviders" => {
+                    #[allow(non_camel_case_types)]
+                    struct ScanProvidersSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::ScanProvidersRequest>
+                    for ScanProvidersSvc<T> {
+                        type Response = super::ScanProvidersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ScanProvidersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::scan_providers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ScanProvidersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/AddProvider" => {
+                    #[allow(non_camel_case_types)]
+                    struct AddProviderSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::AddProviderRequest>
+                    for AddProviderSvc<T> {
+                        type Response = super::AddProviderResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AddProviderRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::add_provider(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AddProviderSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/RemoveProvider" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveProviderSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::RemoveProviderRequest>
+                    for RemoveProviderSvc<T> {
+                        type Response = super::RemoveProviderResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveProviderRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::remove_provider(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveProviderSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/ListPacks" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPacksSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::ListPacksRequest>
+                    for ListPacksSvc<T> {
+                        type Response = super::ListPacksResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPacksRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::list_packs(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPacksSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/CreatePack" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreatePackSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::CreatePackRequest>
+                    for CreatePackSvc<T> {
+                        type Response = super::CreatePackResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreatePackRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::create_pack(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreatePackSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/UpdatePack" => {
+                    #[allow(non_camel_case_types)]
+                    struct UpdatePackSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::UpdatePackRequest>
+                    for UpdatePackSvc<T> {
+                        type Response = super::UpdatePackResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UpdatePackRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::update_pack(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UpdatePackSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/DeletePack" => {
+                    #[allow(non_camel_case_types)]
+                    struct DeletePackSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::DeletePackRequest>
+                    for DeletePackSvc<T> {
+                        type Response = super::DeletePackResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DeletePackRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::delete_pack(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DeletePackSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/UsePack" => {
+                    #[allow(non_camel_case_types)]
+                    struct UsePackSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::UsePackRequest>
+                    for UsePackSvc<T> {
+                        type Response = super::UsePackResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UsePackRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::use_pack(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UsePackSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

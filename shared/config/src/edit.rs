@@ -45,6 +45,30 @@ pub enum EditError {
     },
 }
 
+/// A change of a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Sets a key; see [`ConfigFile::set`].
+    Set {
+        /// The dotted key.
+        key: String,
+        /// The value.
+        value: String,
+    },
+    /// Removes a key or section, if it is there.
+    Unset {
+        /// The dotted key.
+        key: String,
+    },
+    /// Adds tables to a list of tables, but for those that are there already by their first key.
+    AddTables {
+        /// The dotted key of the list.
+        key: String,
+        /// Each as an inline table of TOML.
+        tables: Vec<String>,
+    },
+}
+
 /// A configuration file that can be read and changed key by key.
 #[derive(Debug)]
 pub struct ConfigFile {
@@ -95,24 +119,27 @@ impl ConfigFile {
     /// # Errors
     /// See [`EditError`]; nothing is written then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), EditError> {
-        let (path, node) = known(key)?;
-        let value = match node {
-            Node::Leaf(kind) => {
-                parse(value, kind).ok_or_else(|| EditError::Value { key: key.to_owned(), expected: kind.describe() })?
-            }
-            Node::List(keys) => value.parse::<Value>().ok().filter(Value::is_array).ok_or_else(|| {
-                let first = keys.first().map_or("id", |(name, _)| name);
-                let expected = format!("a list of tables, such as [{{ {first} = \"…\" }}]");
-                EditError::Value { key: key.to_owned(), expected }
-            })?,
-            Node::Table(_) | Node::Named(_) => return Err(EditError::Section(key.to_owned())),
-        };
+        self.change(&[Change::Set { key: key.to_owned(), value: value.to_owned() }]).map(drop)
+    }
+
+    /// Makes all of these changes, or none; `false` when nothing is different then.
+    ///
+    /// # Errors
+    /// See [`EditError`]; nothing is written then.
+    pub fn change(&mut self, changes: &[Change]) -> Result<bool, EditError> {
         let mut changed = self.document.clone();
-        insert(changed.as_table_mut(), &path, value).ok_or_else(|| EditError::Value {
-            key: key.to_owned(),
-            expected: "a table above it, but a value is there".to_owned(),
-        })?;
-        self.write(changed)
+        for change in changes {
+            match change {
+                Change::Set { key, value } => put(&mut changed, key, value)?,
+                Change::Unset { key } => drop(remove(&mut changed, &parse_key(key)?)),
+                Change::AddTables { key, tables } => add_tables(&mut changed, key, tables)?,
+            }
+        }
+        let different = changed.to_string() != self.text;
+        if different {
+            self.write(changed)?;
+        }
+        Ok(different)
     }
 
     /// Adds a text to the end of a list; `false` when it is there already. Comments between the others stay.
@@ -182,6 +209,74 @@ impl ConfigFile {
         self.document = changed;
         Ok(())
     }
+}
+
+/// Sets a key in a document.
+fn put(changed: &mut DocumentMut, key: &str, value: &str) -> Result<(), EditError> {
+    let (path, node) = known(key)?;
+    let value = match node {
+        Node::Leaf(kind) => {
+            parse(value, kind).ok_or_else(|| EditError::Value { key: key.to_owned(), expected: kind.describe() })?
+        }
+        Node::List(keys) => value.parse::<Value>().ok().filter(Value::is_array).ok_or_else(|| {
+            let first = keys.first().map_or("id", |(name, _)| name);
+            let expected = format!("a list of tables, such as [{{ {first} = \"…\" }}]");
+            EditError::Value { key: key.to_owned(), expected }
+        })?,
+        Node::Table(_) | Node::Named(_) => return Err(EditError::Section(key.to_owned())),
+    };
+    insert(changed.as_table_mut(), &path, value).ok_or_else(|| EditError::Value {
+        key: key.to_owned(),
+        expected: "a table above it, but a value is there".to_owned(),
+    })
+}
+
+/// Adds tables to a list of tables, but for those whose first key has a value that is there already.
+fn add_tables(changed: &mut DocumentMut, key: &str, tables: &[String]) -> Result<(), EditError> {
+    let (path, node) = known(key)?;
+    let Node::List(keys) = node else { return Err(EditError::Section(key.to_owned())) };
+    let first = keys.first().map_or("id", |(name, _)| name);
+    let wrong = || EditError::Value { key: key.to_owned(), expected: format!("tables with the key {first}") };
+    let mut new = Vec::new();
+    for table in tables {
+        let value = table.parse::<Value>().ok().filter(Value::is_inline_table).ok_or_else(wrong)?;
+        let id = value.as_inline_table().and_then(|table| table.get(first)?.as_str().map(str::to_owned));
+        new.push((id.ok_or_else(wrong)?, value));
+    }
+    let mut item = changed.as_item_mut();
+    for name in &path {
+        match item.as_table_like_mut().and_then(|table| table.get_mut(name)) {
+            Some(child) if !child.is_none() => item = child,
+            _ => {
+                let list = Value::Array(new.into_iter().map(|(_, value)| value).collect());
+                return put(changed, key, &list.to_string());
+            }
+        }
+    }
+    match item {
+        Item::Value(Value::Array(list)) => {
+            for (id, value) in new {
+                let has = |known: &Value| {
+                    known.as_inline_table().and_then(|table| table.get(first)?.as_str()) == Some(id.as_str())
+                };
+                if !list.iter().any(has) {
+                    list.push(value);
+                }
+            }
+        }
+        Item::ArrayOfTables(list) => {
+            for (id, value) in new {
+                let has = |known: &Table| known.get(first).and_then(Item::as_str) == Some(id.as_str());
+                if let Value::InlineTable(table) = value
+                    && !list.iter().any(has)
+                {
+                    list.push(table.into_table());
+                }
+            }
+        }
+        _ => return Err(wrong()),
+    }
+    Ok(())
 }
 
 fn first_error(path: &Path, text: &str) -> EditError {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// A model that the user has declared.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelEntry {
     /// Id within its provider.
     pub id: String,
@@ -15,10 +15,29 @@ pub struct ModelEntry {
     pub max_output: Option<u32>,
     /// Whether it takes pictures.
     pub images: Option<bool>,
+    /// How thinking is asked for: one of [`crate::THINKING_FORMS`].
+    pub thinking: Option<String>,
+    /// US dollars per million tokens of uncached input.
+    pub input_price: Option<f64>,
+    /// US dollars per million tokens of output.
+    pub output_price: Option<f64>,
+    /// US dollars per million tokens read from the cache.
+    pub cache_read_price: Option<f64>,
+    /// US dollars per million tokens written to the cache.
+    pub cache_write_price: Option<f64>,
+}
+
+/// A pack: which model has which role, and how much it thinks there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PackEntry {
+    /// `provider/model` by role, one of [`crate::ROLES`].
+    pub models: BTreeMap<String, String>,
+    /// One of [`crate::THINKING_LEVELS`] by role.
+    pub thinking: BTreeMap<String, String>,
 }
 
 /// A provider that the user has declared, or overrides of a known one.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Default)]
 pub struct ProviderEntry {
     /// `anthropic`, `openai-chat`, … as written; checked by whoever speaks the wires.
     pub wire: Option<String>,
@@ -187,6 +206,10 @@ pub struct Effective {
     pub fallback: Vec<String>,
     /// Model by mode.
     pub mode_models: BTreeMap<String, String>,
+    /// The pack in use.
+    pub pack: Option<String>,
+    /// Packs of the user's own by name.
+    pub packs: BTreeMap<String, PackEntry>,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderEntry>,
     /// Limits.

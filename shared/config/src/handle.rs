@@ -1,5 +1,6 @@
 //! The configuration in force, shared by everything in the daemon.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::SystemTime;
 use mcode_env::{Dirs, further_managed_file, managed_file};
 
 use crate::check::{self, Findings};
-use crate::effective::{Effective, RuleSource};
+use crate::effective::{Effective, PackEntry, RuleSource};
 use crate::error::ConfigError;
 use crate::low::LowConfig;
 
@@ -251,5 +252,30 @@ pub(crate) fn parse(file: &Path, text: &str) -> Result<(Effective, Findings), Ve
             let message = error.message().to_owned();
             Err(vec![ConfigError { file: file.to_path_buf(), line, key: String::new(), message }])
         }
+    }
+}
+
+/// The packs of a text that holds nothing else, such as one that somebody passed on.
+///
+/// # Errors
+/// What is wrong with it, with line and key; another key is wrong, too.
+pub fn parse_packs(file: &Path, text: &str) -> Result<BTreeMap<String, PackEntry>, ConfigError> {
+    let fault = |line, key: &str, message: &str| ConfigError {
+        file: file.to_path_buf(),
+        line,
+        key: key.to_owned(),
+        message: message.to_owned(),
+    };
+    if text.len() as u64 > CONFIG_BYTES_MAX {
+        return Err(fault(0, "", &format!("the file has more than {CONFIG_BYTES_MAX} bytes")));
+    }
+    let (effective, found) = parse(file, text).map_err(|mut errors| errors.swap_remove(0))?;
+    if let Some((key, _, line)) = found.values.iter().find(|(key, _, _)| !key.starts_with("packs.")) {
+        return Err(fault(*line, key, "a file with packs may hold nothing else"));
+    }
+    match found.warnings.into_iter().next() {
+        Some(warning) => Err(warning),
+        None if effective.packs.is_empty() => Err(fault(0, "", "there is no [packs.NAME] in it")),
+        None => Ok(effective.packs),
     }
 }

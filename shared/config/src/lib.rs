@@ -19,12 +19,12 @@ mod project;
 mod schema;
 
 pub use duration::{DurationError, parse_duration};
-pub use edit::{ConfigFile, EditError};
+pub use edit::{Change, ConfigFile, EditError};
 pub use effective::{
-    Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox, SandboxNetwork,
-    WrittenRule,
+    Effective, Limits, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox,
+    SandboxNetwork, WrittenRule,
 };
 pub use error::ConfigError;
-pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Managed, Origin};
+pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Managed, Origin, parse_packs};
 pub use project::ProjectConfig;
-pub use schema::nearest;
+pub use schema::{ROLES, THINKING_FORMS, THINKING_LEVELS, nearest};

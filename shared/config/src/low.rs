@@ -8,8 +8,8 @@ use toml::Spanned;
 
 use crate::duration::parse_duration;
 use crate::effective::{
-    Effective, Limits, ModelEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox, SandboxNetwork,
-    WrittenRule,
+    Effective, Limits, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox,
+    SandboxNetwork, WrittenRule,
 };
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.
@@ -21,6 +21,8 @@ pub(crate) struct LowConfig {
     fallback: Vec<String>,
     approve: Option<String>,
     modes: BTreeMap<String, LowMode>,
+    pack: Option<String>,
+    packs: BTreeMap<String, LowPack>,
     providers: BTreeMap<String, LowProvider>,
     limits: LowLimits,
     permissions: LowPermissions,
@@ -35,6 +37,15 @@ pub(crate) struct LowConfig {
 #[serde(default)]
 struct LowMode {
     model: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowPack {
+    thinking: BTreeMap<String, String>,
+    /// The rest are roles; what is none was named as a warning already.
+    #[serde(flatten)]
+    models: BTreeMap<String, toml::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,6 +66,11 @@ struct LowModel {
     context: Option<u32>,
     max_output: Option<u32>,
     images: Option<bool>,
+    thinking: Option<String>,
+    input_price: Option<f64>,
+    output_price: Option<f64>,
+    cache_read_price: Option<f64>,
+    cache_write_price: Option<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -121,6 +137,8 @@ impl LowConfig {
             small_model: self.small_model,
             fallback: self.fallback,
             mode_models: self.modes.into_iter().filter_map(|(name, mode)| Some((name, mode.model?))).collect(),
+            pack: self.pack,
+            packs: self.packs.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
             providers: self.providers.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
             limits: Limits {
                 max_cost_per_run: self.limits.max_cost_per_run,
@@ -170,6 +188,17 @@ impl Lines {
     }
 }
 
+impl LowPack {
+    fn into_entry(self) -> PackEntry {
+        let role = |name: &str| crate::schema::ROLES.contains(&name);
+        let models = self.models.into_iter().filter(|(name, _)| role(name));
+        PackEntry {
+            models: models.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned()))).collect(),
+            thinking: self.thinking.into_iter().filter(|(name, _)| role(name)).collect(),
+        }
+    }
+}
+
 impl LowProvider {
     fn into_entry(self) -> ProviderEntry {
         ProviderEntry {
@@ -187,6 +216,16 @@ impl LowProvider {
 
 impl LowModel {
     fn into_entry(self) -> ModelEntry {
-        ModelEntry { id: self.id, context: self.context, max_output: self.max_output, images: self.images }
+        ModelEntry {
+            id: self.id,
+            context: self.context,
+            max_output: self.max_output,
+            images: self.images,
+            thinking: self.thinking,
+            input_price: self.input_price,
+            output_price: self.output_price,
+            cache_read_price: self.cache_read_price,
+            cache_write_price: self.cache_write_price,
+        }
     }
 }

@@ -64,6 +64,8 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
     ("fallback", Leaf(Texts)),
     ("approve", Leaf(Choice(&["ask", "deny", "all"]))),
     ("modes", Named(&Table(&[("model", Leaf(Text))]))),
+    ("pack", Leaf(Text)),
+    ("packs", Named(&Table(PACK))),
     ("providers", Named(&Table(PROVIDER))),
     (
         "limits",
@@ -130,6 +132,49 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
     ),
 ];
 
+/// How thinking can be asked for; the words are those of the catalogue.
+pub const THINKING_FORMS: &[&str] = &[
+    "none",
+    "budget",
+    "adaptive",
+    "adaptive_always",
+    "effort",
+    "toggle",
+    "enable_thinking",
+    "open_router",
+    "gemini_budget",
+    "gemini_level",
+];
+
+/// The roles that a pack gives a model to.
+pub const ROLES: &[&str] = &["build", "plan", "explore", "small", "judge", "observer", "reflector"];
+/// How much a model can be asked to think.
+pub const THINKING_LEVELS: &[&str] = &["off", "low", "medium", "high", "xhigh"];
+const LEVEL: Node = Leaf(Choice(THINKING_LEVELS));
+
+/// Keys of one pack.
+const PACK: &[(&str, Node)] = &[
+    ("build", Leaf(Text)),
+    ("plan", Leaf(Text)),
+    ("explore", Leaf(Text)),
+    ("small", Leaf(Text)),
+    ("judge", Leaf(Text)),
+    ("observer", Leaf(Text)),
+    ("reflector", Leaf(Text)),
+    (
+        "thinking",
+        Table(&[
+            ("build", LEVEL),
+            ("plan", LEVEL),
+            ("explore", LEVEL),
+            ("small", LEVEL),
+            ("judge", LEVEL),
+            ("observer", LEVEL),
+            ("reflector", LEVEL),
+        ]),
+    ),
+];
+
 /// Keys of one provider.
 const PROVIDER: &[(&str, Node)] = &[
     ("wire", Leaf(Text)),
@@ -142,6 +187,11 @@ const PROVIDER: &[(&str, Node)] = &[
             ("context", Leaf(Whole(SMALL_MAX))),
             ("max_output", Leaf(Whole(SMALL_MAX))),
             ("images", Leaf(Switch)),
+            ("thinking", Leaf(Choice(THINKING_FORMS))),
+            ("input_price", Leaf(Money)),
+            ("output_price", Leaf(Money)),
+            ("cache_read_price", Leaf(Money)),
+            ("cache_write_price", Leaf(Money)),
         ]),
     ),
     ("idle_timeout", Leaf(Duration)),

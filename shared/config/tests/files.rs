@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcode_config::{CONFIG_BYTES_MAX, ConfigFile, ConfigHandle, EditError};
+use mcode_config::{CONFIG_BYTES_MAX, Change, ConfigFile, ConfigHandle, EditError};
 use mcode_env::Dirs;
 
 /// Every documented key (interface.md section 2).
@@ -18,7 +18,7 @@ model = "openai/gpt-5"
 wire = "openai-chat"
 base_url = "http://127.0.0.1:8080/v1"
 api_key = "env:LOCAL_KEY"
-models = [{ id = "qwen3", context = 32768, max_output = 8192 }]
+models = [{ id = "qwen3", context = 32768, max_output = 8192, thinking = "effort", input_price = 0.5, output_price = 2, cache_read_price = 0.1, cache_write_price = 0.6 }]
 idle_timeout = "120s"
 headers = { "x-team" = "a" }
 omit_fields = ["stream_options"]
@@ -51,6 +51,10 @@ token_url = "https://a/c"
 client_id = "d"
 scopes = ["e"]
 flow = "loopback"
+[packs.cheap]
+build = "anthropic/claude-haiku-4-5"
+small = "local/qwen3"
+thinking = { build = "low" }
 "#;
 
 struct Home {
@@ -94,6 +98,11 @@ fn all_documented_keys_are_read_without_a_word() {
     assert_eq!(local.idle_timeout, Some(Duration::from_secs(120)));
     assert_eq!((local.models[0].id.as_str(), local.models[0].context), ("qwen3", Some(32768)));
     assert_eq!(local.headers["x-team"], "a");
+    assert_eq!((local.models[0].input_price, local.models[0].cache_write_price), (Some(0.5), Some(0.6)));
+    assert_eq!(local.models[0].thinking.as_deref(), Some("effort"));
+    let pack = &now.packs["cheap"];
+    assert_eq!((pack.models["build"].as_str(), pack.thinking["build"].as_str()), ("anthropic/claude-haiku-4-5", "low"));
+    assert!(!pack.models.contains_key("thinking"));
     assert_eq!((now.limits.max_cost_per_run, now.limits.max_cost_per_day), (Some(5.0), Some(50.0)));
     assert_eq!(now.limits.max_steps_per_run, Some(200));
     let ask = &now.permissions.ask[0];
@@ -189,7 +198,7 @@ fn explain_names_file_and_line() {
     assert_eq!((origins[0].line, &origins[0].file), (16, &home.file()));
     assert_eq!(handle.explain("small_model")[0].line, 2);
     assert!(handle.explain("small").is_empty());
-    assert_eq!(handle.explain("").len(), 37);
+    assert_eq!(handle.explain("").len(), 45);
 }
 
 #[test]
@@ -346,4 +355,37 @@ fn a_text_is_added_to_a_list_once_whatever_it_holds() {
         read["permissions"]["allow"].as_array().unwrap().iter().filter_map(|rule| rule.as_str()).collect();
     assert_eq!(allow, ["view", odd]);
     assert!(text.contains("# mine"), "{text}");
+}
+
+#[test]
+fn several_changes_are_made_together_or_not_at_all() {
+    let home = Home::new("# top\nmodel = \"a/b\" # mine\n[[providers.x.models]]\nid = \"one\" # first\n");
+    let mut file = ConfigFile::open(&home.file()).unwrap();
+    let set = |key: &str, value: &str| Change::Set { key: key.to_owned(), value: value.to_owned() };
+    let add = |key: &str, tables: &[&str]| Change::AddTables {
+        key: key.to_owned(),
+        tables: tables.iter().map(|table| (*table).to_owned()).collect(),
+    };
+    let tables = ["{ id = \"one\", context = 5 }", "{ id = \"two\", context = 7 }"];
+    let changes = [set("packs.p.build", "a/b"), add("providers.x.models", &tables), add("providers.y.models", &tables)];
+    assert!(file.change(&changes).unwrap());
+    assert!(!file.change(&changes).unwrap(), "all of it is there already");
+    let text = home.text();
+    assert!(
+        text.starts_with("# top\nmodel = \"a/b\" # mine\n[[providers.x.models]]\nid = \"one\" # first\n"),
+        "{text}"
+    );
+    let now = ConfigHandle::open(&home.dirs).current();
+    let ids = |name: &str| now.providers[name].models.iter().map(|model| model.id.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (ids("x"), ids("y")),
+        (vec!["one".to_owned(), "two".to_owned()], vec!["one".to_owned(), "two".to_owned()])
+    );
+    assert_eq!(now.providers["x"].models[1].context, Some(7));
+    for bad in
+        [set("limits.max_cost_per_run", "-1"), add("providers.x.models", &["{ context = 5 }"]), add("model", &["{}"])]
+    {
+        assert!(file.change(&[set("model", "c/d"), bad]).is_err());
+        assert_eq!(home.text(), text);
+    }
 }

@@ -155,6 +155,7 @@ fn measure(wire: &Wire) -> anyhow::Result<f64> {
         thinking: None,
         max_output_tokens: None,
         cache_key: "k".to_owned(),
+        answer_schema: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let before = thread_seconds();

@@ -9,7 +9,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// Messages with secrets or bulk in them; `proto/src/lib.rs` writes their `Debug`.
-const HAND_WRITTEN_DEBUG: [&str; 3] = [".mcode.v1.ClientContext", ".mcode.v1.ListModelsRequest", ".mcode.v1.Media"];
+const HAND_WRITTEN_DEBUG: &[&str] = &[
+    ".mcode.v1.AddProviderRequest",
+    ".mcode.v1.ClientContext",
+    ".mcode.v1.ListModelsRequest",
+    ".mcode.v1.ListPacksRequest",
+    ".mcode.v1.ListProvidersRequest",
+    ".mcode.v1.Media",
+    ".mcode.v1.RefreshCatalogueRequest",
+    ".mcode.v1.ScanProvidersRequest",
+    ".mcode.v1.UsePackRequest",
+];
 
 /// Generates into `proto/src/gen` below `root`, or compares with it.
 pub(crate) fn run(root: &Path, check: bool) -> anyhow::Result<()> {

@@ -17,6 +17,7 @@ use crate::output::{json_line, json_pretty, stdout_line};
 use crate::style::Style;
 use crate::times::count;
 use crate::verbs::Outcome;
+use crate::verbs::models::catalogue_line;
 
 /// Most models that are looked at for a usable one.
 const MODELS_MAX: u32 = 500;
@@ -210,6 +211,7 @@ async fn daemon(context: &Context) -> Vec<Check> {
     match client.list_models(request).await {
         Ok(response) => {
             checks.push(models(&response.models));
+            checks.extend(response.catalogue.as_ref().map(catalogue));
             if let Some(model) = chosen(&response.models) {
                 checks.extend(server(model).await);
             }
@@ -324,6 +326,15 @@ fn toolhost(daemon: &Path) -> Option<Check> {
     })
 }
 
+/// What is known of models, and since when.
+fn catalogue(catalogue: &v1::Catalogue) -> Check {
+    let found = catalogue_line(Some(catalogue));
+    if catalogue.problem.is_empty() {
+        return Check::ok("catalogue", found);
+    }
+    Check::bad("catalogue", Grade::Warn, found, "fetch it again: mcode models refresh")
+}
+
 /// A usable model, other than the scripted one of the demo, which can not do the main job.
 fn models(models: &[v1::Model]) -> Check {
     let usable: Vec<&v1::Model> = models.iter().filter(|model| model.usable && model.provider != "demo").collect();
@@ -343,8 +354,8 @@ fn models(models: &[v1::Model]) -> Check {
             "model",
             Grade::Fail,
             "no model can be used: no key was found",
-            "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or add a provider of your own to the configuration file; \
-             to see mcode work without a key, run: mcode demo",
+            "log in with: mcode login; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY; or look for a model on \
+             this machine with: mcode providers scan; to see mcode work without any, run: mcode demo",
         ),
     }
 }

@@ -8,7 +8,9 @@ pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod models;
+pub(crate) mod packs;
 pub(crate) mod permissions;
+pub(crate) mod providers;
 pub(crate) mod runs;
 pub(crate) mod threads;
 pub(crate) mod trust;
@@ -16,6 +18,7 @@ pub(crate) mod watch;
 
 use clap::Args;
 use mcode_client::json::message_json;
+use mcode_text::sanitize_line;
 use serde_json::Value;
 
 use crate::args::{Form, Verb};
@@ -37,6 +40,8 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,
         Verb::Models(verb) => Box::pin(models::run(context, verb)).await,
+        Verb::Packs(verb) => Box::pin(packs::run(context, verb)).await,
+        Verb::Providers(verb) => Box::pin(providers::run(context, verb)).await,
         Verb::Permissions(verb) => Box::pin(permissions::run(context, verb)).await,
         Verb::Trust(verb) => Box::pin(trust::run(context, verb)).await,
         Verb::Config(verb) => Box::pin(config::run(context, verb)).await,
@@ -81,6 +86,11 @@ pub(crate) fn show_message<M: mcode_client::Wire>(
             }
         }
     }
+}
+
+/// A sentence in which others may have a word, made fit for a terminal.
+pub(crate) fn sentence(text: &str) -> String {
+    sanitize_line(text).into_owned()
 }
 
 /// Rows, or a sentence when there are none; and where the list goes on.

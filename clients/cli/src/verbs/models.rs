@@ -5,7 +5,8 @@ use mcode_client::{Client, ClientError, v1};
 use mcode_text::sanitize_line;
 
 use crate::context::Context;
-use crate::verbs::{Outcome, Page, listing, show_message};
+use crate::times::{count, local};
+use crate::verbs::{Outcome, Page, listing, sentence, show_message};
 
 /// What to do with models.
 #[derive(Debug, Subcommand)]
@@ -21,10 +22,75 @@ pub(crate) enum ModelsVerb {
         #[command(flatten)]
         page: Page,
     },
+    /// Take a model for new threads, or for one mode: writes it into your configuration
+    #[command(visible_alias = "choose")]
+    Use {
+        /// Such as anthropic/claude-sonnet-5
+        #[arg(value_name = "PROVIDER/MODEL")]
+        model: String,
+        /// Only for this mode
+        #[arg(long, value_name = "MODE", value_parser = ["build", "plan", "explore"])]
+        mode: Option<String>,
+    },
+    /// Fetch a newer list of models and prices; nothing is ever fetched without being asked for
+    Refresh {
+        /// Another source: an http or https address, or a file, in the form of models.dev's api.json
+        #[arg(long, value_name = "URL|FILE", default_value = "", hide_default_value = true)]
+        from: String,
+    },
 }
 
 pub(crate) async fn run(context: &Context, verb: ModelsVerb) -> Outcome {
-    let ModelsVerb::List { provider, usable, page } = verb;
+    match verb {
+        ModelsVerb::List { provider, usable, page } => list(context, provider, usable, page).await,
+        ModelsVerb::Use { model, mode } => {
+            let client = context.connect().await?;
+            let response =
+                client.use_model(v1::UseModelRequest { model: model.clone(), mode: mode.unwrap_or_default() }).await?;
+            show_message(context.form, "UseModelResponse", &response, None, || {
+                sentence(&format!("{model} is set as {} in {}", response.key, response.file))
+            })?;
+            Ok(0)
+        }
+        ModelsVerb::Refresh { from } => refresh(context, &from).await,
+    }
+}
+
+async fn refresh(context: &Context, from: &str) -> Outcome {
+    // What is no address is a file, seen from where the user stands.
+    let from = if from.is_empty() || from.contains("://") {
+        from.to_owned()
+    } else {
+        context.cwd()?.join(from).to_string_lossy().into_owned()
+    };
+    let client = context.connect().await?;
+    let request = v1::RefreshCatalogueRequest { from, env: mcode_env::process::vars() };
+    let response = client.refresh_catalogue(request).await?;
+    show_message(context.form, "RefreshCatalogueResponse", &response, None, || {
+        let mut text = format!("{} new, {} changed", count(response.added, "model"), response.changed);
+        if response.left_out > 0 {
+            text.push_str(&format!("; {} left out: what the list says of them can not be", response.left_out));
+        }
+        format!("{text}\n{}", catalogue_line(response.catalogue.as_ref()))
+    })?;
+    Ok(0)
+}
+
+/// Where what is known of models is from.
+pub(crate) fn catalogue_line(catalogue: Option<&v1::Catalogue>) -> String {
+    let Some(catalogue) = catalogue else { return String::new() };
+    let models = count(catalogue.models, "model");
+    let mut text = match catalogue.fetched_at.as_ref() {
+        Some(at) => format!("{models}, fetched {} from {}", local(Some(at)), catalogue.source),
+        None => format!("{models}, as mcode {} came with them", env!("CARGO_PKG_VERSION")),
+    };
+    if !catalogue.problem.is_empty() {
+        text.push_str(&format!("; not used: {}", catalogue.problem));
+    }
+    sentence(&text)
+}
+
+async fn list(context: &Context, provider: String, usable: bool, page: Page) -> Outcome {
     let client = context.connect().await?;
     let request = v1::ListModelsRequest {
         page_size: page.limit,
@@ -44,6 +110,7 @@ pub(crate) async fn run(context: &Context, verb: ModelsVerb) -> Outcome {
             text.push('\n');
             text.push_str(&sanitize_line(&line));
         }
+        text.push_str(&format!("\nCatalogue: {}", catalogue_line(response.catalogue.as_ref())));
         text
     })?;
     Ok(0)

@@ -64,6 +64,7 @@ fn options() -> RunOptions {
         add_dirs: vec!["/home/me/other".into()],
         answer_schema: Some(json!({"type": "object"})),
         trigger: Default::default(),
+        model_given: false,
         kept: None,
     }
 }

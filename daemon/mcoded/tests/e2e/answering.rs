@@ -20,7 +20,7 @@ fn run(command: &str) -> Reply {
 }
 
 /// `mcode` as a command of the model has to call it: the variables that say where the daemon is are kept from commands.
-fn client(stage: &Stage) -> String {
+pub(crate) fn client(stage: &Stage) -> String {
     format!("{} --socket {}", program("mcode").display(), stage.daemon.socket().display())
 }
 

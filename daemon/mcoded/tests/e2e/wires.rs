@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::setup::{Stage, ask_words};
 
 /// Wires with a model of each; on all but Chat the model's thinking is signed.
-const WIRES: &[(Wire, &str)] = &[
+pub(crate) const WIRES: &[(Wire, &str)] = &[
     (Wire::Anthropic, "anthropic/claude-sonnet-5"),
     (Wire::Chat, "chatty/kimi-k3"),
     (Wire::Responses, "openai/gpt-5.5"),
@@ -16,7 +16,7 @@ const WIRES: &[(Wire, &str)] = &[
 ];
 
 /// A daemon whose configuration names a provider for every wire.
-fn stage(script: Script) -> Stage {
+pub(crate) fn stage(script: Script) -> Stage {
     let mut stage = Stage::new(script);
     stage.daemon.unset("ANTHROPIC_BASE_URL");
     stage.daemon.unset("OPENAI_BASE_URL");

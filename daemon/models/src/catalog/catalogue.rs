@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::{ModelInfo, ModelRef, ThinkingForm, dev};
+use super::{ModelInfo, ModelRef, Pricing, ThinkingForm, dev};
 
 /// Models and what is known of them. The order within a provider is by preference.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     models: Vec<ModelInfo>,
     by_id: HashMap<String, usize>,
+    left_out: usize,
 }
 
 impl Catalogue {
@@ -28,7 +29,14 @@ impl Catalogue {
     /// Reads one in the shape of models.dev; `None` when the text is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Some(Self::from_models(dev::read(text)?))
+        let read = dev::read(text)?;
+        Some(Self { left_out: read.left_out, ..Self::from_models(read.models) })
+    }
+
+    /// How many models of the text were left out, since what it says of them can not be.
+    #[must_use]
+    pub const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     fn from_models(list: Vec<ModelInfo>) -> Self {
@@ -40,18 +48,21 @@ impl Catalogue {
                 models.push(info);
             }
         }
-        Self { models, by_id }
+        Self { models, by_id, left_out: 0 }
     }
 
     /// This one with a newer one's figures over its own. How a model thinks is kept where it was known: the newer list
-    /// is fetched, and a wrong form would make every request fail.
+    /// is fetched, and a wrong form would make every request fail. So is a price, where the newer list has none or says
+    /// that the model costs nothing: limits of money rest on it.
     #[must_use]
     pub fn refreshed(&self, newer: &Self) -> Self {
         let mut models = self.models.clone();
         for info in &mut models {
             if let Some(at) = newer.by_id.get(&info.id) {
-                let thinking = info.thinking;
-                *info = ModelInfo { thinking, ..newer.models[*at].clone() };
+                let newer = newer.models[*at].clone();
+                let costs = |price: &Pricing| price.input > 0.0 || price.output > 0.0;
+                let pricing = if newer.pricing.as_ref().is_some_and(costs) { newer.pricing } else { info.pricing };
+                *info = ModelInfo { thinking: info.thinking, pricing, ..newer };
             }
         }
         models.extend(newer.models.iter().filter(|info| !self.by_id.contains_key(&info.id)).cloned());
@@ -191,5 +202,12 @@ mod tests {
         assert_eq!(merged.info(&named("anthropic/claude-new")).context_tokens, 9);
         assert!(merged.listed(&named("openai/gpt-5.5")).is_some());
         assert_eq!(merged.models().len(), Catalogue::bundled().models().len() + 1);
+        let free = r#"{"anthropic": {"models": {
+            "claude-opus-5": {"limit": {"context": 5, "output": 4}, "cost": {"input": 0, "output": 0}},
+            "claude-opus-4-8": {"limit": {"context": 5, "output": 4}}}}}"#;
+        let merged = Catalogue::bundled().refreshed(&Catalogue::parse(free).unwrap());
+        for model in ["anthropic/claude-opus-5", "anthropic/claude-opus-4-8"] {
+            assert_eq!(merged.info(&named(model)).pricing.map(|price| price.input), Some(5.0), "{model}");
+        }
     }
 }

@@ -20,6 +20,15 @@ const OUR_NAMES: &[(&str, &str)] = &[
     ("fireworks-ai", "fireworks"),
     ("togetherai", "together"),
 ];
+/// Most models that are taken from one list.
+pub(super) const MODELS_MAX: usize = 20_000;
+/// Longest name of a model, in bytes.
+const NAME_BYTES_MAX: usize = 200;
+/// Largest window that is believed, in tokens.
+const CONTEXT_MAX: u32 = 100_000_000;
+/// Highest price that is believed, in US dollars per million tokens; the dearest known model costs some hundreds.
+const PRICE_MAX: f64 = 10_000.0;
+
 /// Claude models that always think, by a part of their name.
 const ALWAYS_THINK: &[&str] = &["fable", "mythos", "opus-5-5", "sonnet-5-5"];
 
@@ -41,6 +50,8 @@ struct Model {
     reasoning_options: Vec<ReasoningOption>,
     #[serde(default = "yes")]
     tool_call: bool,
+    #[serde(default)]
+    structured_output: Option<bool>,
     #[serde(default)]
     modalities: Modalities,
     limit: Limit,
@@ -106,22 +117,60 @@ struct TierSize {
     size: u64,
 }
 
-/// The models of a catalogue, in its order; `None` when it is none at all.
-pub(super) fn read(text: &str) -> Option<Vec<ModelInfo>> {
+/// What was read of a list.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// Its models, in its order.
+    pub(super) models: Vec<ModelInfo>,
+    /// How many were left out, as what is said of them can not be.
+    pub(super) left_out: usize,
+}
+
+/// The models of a catalogue; `None` when it is none at all.
+pub(super) fn read(text: &str) -> Option<Read> {
     let providers: serde_json::Map<String, Value> = serde_json::from_str(text).ok()?;
-    let mut models = Vec::new();
+    let mut all = Read::default();
     for (id, value) in providers {
         let ordered: Vec<String> = value.get("models")?.as_object()?.keys().cloned().collect();
         let Ok(mut provider) = serde_json::from_value::<Provider>(value) else { continue };
         let name = OUR_NAMES.iter().find(|(theirs, _)| *theirs == id).map_or(id.as_str(), |(_, ours)| ours);
         for model in ordered {
-            let Some(Ok(read)) = provider.models.remove(&model).map(serde_json::from_value::<Model>) else { continue };
-            if read.status.as_deref() != Some("deprecated") {
-                models.extend(info(name, &provider.npm, &model, read));
+            let read = provider.models.remove(&model).map(serde_json::from_value::<Model>);
+            let Some(Ok(read)) = read.filter(|_| is_name(name) && is_name(&model)) else {
+                all.left_out += 1;
+                continue;
+            };
+            if read.status.as_deref() == Some("deprecated") {
+                continue;
+            }
+            match checked(&read).then(|| info(name, &provider.npm, &model, read)) {
+                None => all.left_out += 1,
+                Some(info) => all.models.extend(info),
+            }
+            if all.models.len() > MODELS_MAX {
+                return None;
             }
         }
     }
-    Some(models)
+    Some(all)
+}
+
+/// Whether a name can stand in a list, a command line and a file.
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '`');
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(fits)
+}
+
+/// Whether the figures can be true. Money is counted by them, so one that can not be is not mended.
+fn checked(read: &Model) -> bool {
+    let is_price = |price: f64| price.is_finite() && (0.0..=PRICE_MAX).contains(&price);
+    let prices = |cost: &Cost| {
+        let tiers = cost.tiers.iter().flat_map(|tier| [Some(tier.input), Some(tier.output), tier.cache_read]);
+        let own = [Some(cost.input), Some(cost.output), cost.cache_read, cost.cache_write];
+        own.into_iter().chain(tiers).flatten().all(is_price)
+    };
+    let readable = |name: &str| name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+    read.limit.context <= CONTEXT_MAX && readable(&read.name) && read.cost.as_ref().is_none_or(prices)
 }
 
 fn info(provider: &str, npm: &str, model: &str, read: Model) -> Option<ModelInfo> {
@@ -144,6 +193,7 @@ fn info(provider: &str, npm: &str, model: &str, read: Model) -> Option<ModelInfo
         images,
         documents,
         tools: read.tool_call,
+        structured: read.structured_output,
         thinking: read.thinking.unwrap_or_else(derived),
         efforts,
         pricing: read.cost.map(pricing),
@@ -209,12 +259,47 @@ mod tests {
             "odd": {"limit": "large"},
             "old": {"status": "deprecated", "limit": {"context": 1, "output": 1}},
             "embed": {"limit": {"context": 8, "output": 0}}}}}"#;
-        let models = read(text).unwrap();
+        let Read { models, left_out } = read(text).unwrap();
+        assert_eq!(left_out, 1);
         assert_eq!(models.len(), 1);
         assert_eq!((models[0].id.as_str(), models[0].thinking), ("moonshot/a", ThinkingForm::Toggle));
         let pricing = models[0].pricing.unwrap();
         assert_eq!((pricing.cache_read, pricing.cache_write), (1.0, 1.0));
         assert!(read("[]").is_none() && read("{\"a\": 1}").is_none());
+    }
+
+    #[test]
+    fn what_can_not_be_true_is_left_out() {
+        let limit = r#""limit": {"context": 1000, "output": 100}"#;
+        for (name, rest) in [
+            ("m", r#""cost": {"input": -1, "output": 2}"#),
+            ("m", r#""cost": {"input": 1, "output": 20000}"#),
+            ("m", r#""cost": {"input": 1, "output": 2, "cache_read": -0.1}"#),
+            ("m", r#""cost": {"input": 1, "output": 2, "tiers": [{"tier": {"size": 1}, "input": -5, "output": 1}]}"#),
+            ("m", r#""cost": {"input": "1", "output": 2}"#),
+            ("m", r#""name": "\u001b[31mred""#),
+            ("m\\u0007", r#""name": "bell""#),
+            ("a b", r#""name": "space""#),
+        ] {
+            let text = format!(r#"{{"p": {{"models": {{"{name}": {{{limit}, {rest}}}, "good": {{{limit}}}}}}}}}"#);
+            let read = read(&text).unwrap();
+            assert_eq!((read.models.len(), read.left_out), (1, 1), "{text}");
+            assert_eq!(read.models[0].id, "p/good");
+        }
+        // What is no number at all makes the whole text none.
+        assert!(read(r#"{"p": {"models": {"m": {"cost": {"input": NaN}}}}}"#).is_none());
+        assert!(read(r#"{"p": {"models": {"m": {"cost": {"input": 1e999}}}}}"#).is_none());
+    }
+
+    #[test]
+    fn a_list_without_bounds_is_none() {
+        let model = r#"{"limit": {"context": 10, "output": 10}}"#;
+        let many = |count: usize| {
+            let models: Vec<String> = (0..count).map(|at| format!(r#""m{at}": {model}"#)).collect();
+            format!(r#"{{"p": {{"models": {{{}}}}}}}"#, models.join(","))
+        };
+        assert_eq!(read(&many(MODELS_MAX)).unwrap().models.len(), MODELS_MAX);
+        assert!(read(&many(MODELS_MAX + 1)).is_none());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::google::GoogleIdentities;
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
 use crate::prompt;
+use crate::refused::LeftOut;
 
 /// The version of the wire that we speak.
 const VERSION: &str = "2023-06-01";
@@ -34,19 +35,18 @@ pub struct AnthropicProvider {
     ids: Arc<dyn IdGen>,
     media: Arc<MediaShop>,
     identities: Arc<GoogleIdentities>,
-    omit_fields: Arc<[String]>,
+    left_out: LeftOut,
 }
 
 impl AnthropicProvider {
-    /// A provider that shares `clients` and `identities`; `omit_fields` are request fields that this server does not
-    /// take.
+    /// A provider that shares `clients` and `identities`; `left_out` are request fields that servers do not take.
     pub(crate) fn new(
         clients: Arc<HttpClients>,
         ids: Arc<dyn IdGen>,
         identities: Arc<GoogleIdentities>,
-        omit_fields: Vec<String>,
+        left_out: LeftOut,
     ) -> Self {
-        Self { clients, ids, media: Arc::default(), identities, omit_fields: omit_fields.into() }
+        Self { clients, ids, media: Arc::default(), identities, left_out }
     }
 }
 
@@ -56,7 +56,7 @@ impl AnthropicProvider {
         let mut url = http::base(&request.access.base_url, "")?;
         let path = format!("{}/models/{}:streamRawPredict", url.path().trim_end_matches('/'), request.model.model);
         url.set_path(&path);
-        let mut body = request::body(request, media, &self.omit_fields);
+        let mut body = request::body(request, media, &self.left_out.of(request));
         if let Some(fields) = body.as_object_mut() {
             fields.shift_remove("model");
             fields.insert("anthropic_version".into(), VERTEX_VERSION.into());
@@ -85,7 +85,7 @@ impl Wiring for AnthropicProvider {
         if at_home && request::wants_interleaving(request) {
             headers.push(("anthropic-beta".to_owned(), INTERLEAVED.to_owned()));
         }
-        Ok(Call { url, headers, body: request::body(request, media, &self.omit_fields) })
+        Ok(Call { url, headers, body: request::body(request, media, &self.left_out.of(request)) })
     }
 
     /// Vertex takes a token where there is no key.
@@ -105,7 +105,10 @@ impl Wiring for AnthropicProvider {
         stream::Decoder::new(Arc::clone(&self.ids), prompt::origin(request), host.to_owned())
     }
 
-    fn refusal(&self, _: &ModelRequest, status: u16, body: &str, host: &str) -> exchange::Refusal {
+    fn refusal(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> exchange::Refusal {
+        if self.left_out.without_form(request, status, body) {
+            return exchange::Refusal::Again;
+        }
         exchange::Refusal::Error(errors::from_response(status, body, host))
     }
 }

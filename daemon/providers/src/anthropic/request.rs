@@ -9,9 +9,11 @@ use mcode_events::run::ThinkingLevel;
 use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::ids::{IdMap, IdRule, tool_name};
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
+use crate::refused::leave_out;
 
 /// The most marks one request may carry.
 const MAX_CACHE_MARKS: usize = 4;
@@ -20,7 +22,7 @@ const MESSAGE_MARKS: usize = MAX_CACHE_MARKS - 2;
 /// The least budget of thinking that the wire takes, in tokens.
 const MIN_BUDGET_TOKENS: u32 = 1_024;
 
-/// The body, without the fields that the configuration leaves out.
+/// The body, without the fields that the configuration or the server does not want.
 pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, omit: &[String]) -> Value {
     let mut max_tokens = prompt::max_output_tokens(request);
     let thinking = thinking(request, &mut max_tokens);
@@ -56,13 +58,25 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, omit: &[String
     if let Some(thinking) = thinking.kind {
         body.insert("thinking".into(), thinking);
     }
+    let mut output = Map::new();
     if let Some(effort) = thinking.effort {
-        body.insert("output_config".into(), json!({"effort": effort}));
+        output.insert("effort".into(), json!(effort));
     }
-    for field in omit {
-        body.shift_remove(field);
+    if let Some(schema) = answer_schema(request, omit) {
+        output.insert("format".into(), json!({"type": "json_schema", "schema": schema}));
     }
+    if !output.is_empty() {
+        body.insert("output_config".into(), Value::Object(output));
+    }
+    leave_out(&mut body, omit);
     Value::Object(body)
+}
+
+/// The schema of the answer, for a model that takes one; on Vertex fewer do.
+fn answer_schema(request: &ModelRequest, left_out: &[String]) -> Option<Value> {
+    let least = request.access.base_url.contains(super::VERTEX_PATH).then_some((4, 6));
+    let wanted = answer::wanted(request, left_out)?;
+    answer::claude_takes(&request.model.model, least).then(|| answer::claude(wanted))?
 }
 
 /// Whether thinking between tool calls has to be asked for by a beta header: the models with budgets need it.

@@ -20,6 +20,7 @@ use crate::exchange::{self, Call, Refusal, Wiring};
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
 use crate::prompt;
+use crate::refused::LeftOut;
 
 /// Speaks Converse.
 #[derive(Debug, Clone)]
@@ -28,7 +29,7 @@ pub struct BedrockProvider {
     ids: Arc<dyn IdGen>,
     media: Arc<MediaShop>,
     identities: Arc<Identities>,
-    omit_fields: Arc<[String]>,
+    left_out: LeftOut,
 }
 
 impl BedrockProvider {
@@ -36,13 +37,14 @@ impl BedrockProvider {
     #[must_use]
     pub fn new(clients: Arc<HttpClients>, ids: Arc<dyn IdGen>) -> Self {
         let identities = Arc::new(Identities::new(Arc::clone(&clients), Arc::new(SystemClock)));
-        Self { clients, ids, media: Arc::default(), identities, omit_fields: Arc::default() }
+        Self { clients, ids, media: Arc::default(), identities, left_out: LeftOut::default() }
     }
 
-    /// The same provider for a server that does not take these fields; shares what was found out about credentials.
+    /// The same provider for a server that does not take these fields; shares what was found out about credentials
+    /// and servers.
     #[must_use]
     pub fn with_omitted(&self, omit_fields: Vec<String>) -> Self {
-        Self { omit_fields: omit_fields.into(), ..self.clone() }
+        Self { left_out: self.left_out.with_configured(omit_fields), ..self.clone() }
     }
 }
 
@@ -61,7 +63,7 @@ impl Wiring for BedrockProvider {
         url.set_path(&format!("{folder}/model/{model}/converse-stream"));
         let mut headers = vec![("accept".to_owned(), "application/vnd.amazon.eventstream".to_owned())];
         headers.extend(http::key_header(access, KeyPlace::Bearer));
-        Ok(Call { url, headers, body: request::body(request, media, &self.omit_fields) })
+        Ok(Call { url, headers, body: request::body(request, media, &self.left_out.of(request)) })
     }
 
     /// Fills in the region, and signs where there is no token.
@@ -78,7 +80,10 @@ impl Wiring for BedrockProvider {
         stream::Decoder::new(Arc::clone(&self.ids), prompt::origin(request), host.to_owned())
     }
 
-    fn refusal(&self, _: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+    fn refusal(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+        if self.left_out.without_form(request, status, body) {
+            return Refusal::Again;
+        }
         Refusal::Error(errors::from_response(status, body, host))
     }
 }

@@ -5,18 +5,20 @@ use mcode_events::run::ThinkingLevel;
 use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::anthropic;
 use crate::effort;
 use crate::ids::{IdMap, IdRule, tool_name};
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
+use crate::refused::leave_out;
 
 /// Marks of the cache that go to messages of the user; the others go to the system prompt and the tools.
 const MESSAGE_MARKS: usize = 2;
 /// What a tool that says nothing of itself is called: an empty text is refused.
 const NO_DESCRIPTION: &str = "A tool.";
 
-/// The body. `left_out` are fields that the configuration does not want.
+/// The body. `left_out` are fields that the configuration or the server does not want.
 pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[String]) -> Value {
     let model = request.model.model.as_str();
     let claude = model.contains("anthropic.") || model.contains("claude");
@@ -59,9 +61,14 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[St
     if !extra.is_empty() {
         body.insert("additionalModelRequestFields".into(), Value::Object(extra));
     }
-    for field in left_out {
-        body.shift_remove(field);
+    let takes_schema = claude && answer::claude_takes(model, None);
+    let schema = answer::wanted(request, left_out).filter(|_| takes_schema).and_then(answer::claude);
+    if let Some(schema) = schema {
+        // Here the schema is a text.
+        let structure = json!({"jsonSchema": {"name": answer::NAME, "schema": schema.to_string()}});
+        body.insert("outputConfig".into(), json!({"textFormat": {"type": "json_schema", "structure": structure}}));
     }
+    leave_out(&mut body, left_out);
     Value::Object(body)
 }
 

@@ -17,6 +17,17 @@ pub(crate) enum Replay {
     ContentPart,
 }
 
+/// Whether a server can be told the schema of the final answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerForm {
+    /// It takes none, or none in a stream.
+    None,
+    /// It holds every word to it, or refuses it beside tools.
+    WithoutTools,
+    /// The model can still call tools.
+    Always,
+}
+
 /// What is special about a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
@@ -50,6 +61,8 @@ pub(crate) struct Dialect {
     pub(crate) effort_max: &'static str,
     /// A message of the user may not follow an answer of a tool directly.
     pub(crate) assistant_after_tools: bool,
+    /// Whether it is told the schema of the answer.
+    pub(crate) answer: AnswerForm,
     /// Streams arguments only when `tool_stream` says so (Z.ai).
     pub(crate) tool_stream: bool,
 }
@@ -71,10 +84,20 @@ pub(crate) const GENERIC: Dialect = Dialect {
     effort_off: "none",
     effort_max: "high",
     assistant_after_tools: false,
+    answer: AnswerForm::WithoutTools,
     tool_stream: false,
 };
 
 const HOSTED: Dialect = Dialect { think_tags: false, ..GENERIC };
+
+const ZAI: Dialect = Dialect {
+    name: "zai",
+    host: "api.z.ai",
+    replay: Replay::ReasoningContent,
+    tool_stream: true,
+    answer: AnswerForm::None,
+    ..HOSTED
+};
 
 /// The servers we know.
 const KNOWN: &[Dialect] = &[
@@ -86,11 +109,31 @@ const KNOWN: &[Dialect] = &[
         cache_key: true,
         ids: IdRule::AtMost(40),
         effort_max: "xhigh",
+        answer: AnswerForm::Always,
         ..HOSTED
     },
-    Dialect { name: "deepseek", host: "api.deepseek.com", replay: Replay::ReasoningContentAlways, ..HOSTED },
-    Dialect { name: "groq", host: "api.groq.com", max_completion_tokens: true, effort_off: "low", ..HOSTED },
-    Dialect { name: "cerebras", host: "api.cerebras.ai", max_completion_tokens: true, ..HOSTED },
+    Dialect {
+        name: "deepseek",
+        host: "api.deepseek.com",
+        replay: Replay::ReasoningContentAlways,
+        answer: AnswerForm::None,
+        ..HOSTED
+    },
+    Dialect {
+        name: "groq",
+        host: "api.groq.com",
+        max_completion_tokens: true,
+        effort_off: "low",
+        answer: AnswerForm::None,
+        ..HOSTED
+    },
+    Dialect {
+        name: "cerebras",
+        host: "api.cerebras.ai",
+        max_completion_tokens: true,
+        answer: AnswerForm::None,
+        ..HOSTED
+    },
     Dialect {
         name: "mistral",
         host: "api.mistral.ai",
@@ -100,13 +143,21 @@ const KNOWN: &[Dialect] = &[
         assistant_after_tools: true,
         ..HOSTED
     },
-    Dialect { name: "xai", host: "api.x.ai", output_without_reasoning: true, effort_off: "low", ..HOSTED },
+    Dialect {
+        name: "xai",
+        host: "api.x.ai",
+        output_without_reasoning: true,
+        effort_off: "low",
+        answer: AnswerForm::Always,
+        ..HOSTED
+    },
     Dialect {
         name: "openrouter",
         host: "openrouter.ai",
         cache_marks_for: Some("anthropic/"),
         replay: Replay::Details,
         cached_includes_written: true,
+        answer: AnswerForm::Always,
         ..HOSTED
     },
     Dialect { name: "vercel", host: "ai-gateway.vercel.sh", replay: Replay::Details, ..HOSTED },
@@ -119,11 +170,12 @@ const KNOWN: &[Dialect] = &[
         replay: Replay::ReasoningContent,
         effort_off: "low",
         effort_max: "max",
+        answer: AnswerForm::None,
         ..HOSTED
     },
-    Dialect { name: "zai", host: "api.z.ai", replay: Replay::ReasoningContent, tool_stream: true, ..HOSTED },
-    Dialect { name: "zhipu", host: "open.bigmodel.cn", replay: Replay::ReasoningContent, tool_stream: true, ..HOSTED },
-    Dialect { name: "dashscope", host: "dashscope", ..HOSTED },
+    ZAI,
+    Dialect { name: "zhipu", host: "open.bigmodel.cn", ..ZAI },
+    Dialect { name: "dashscope", host: "dashscope", answer: AnswerForm::None, ..HOSTED },
     Dialect { name: "huggingface", host: "router.huggingface.co", think_tags: true, ..HOSTED },
 ];
 

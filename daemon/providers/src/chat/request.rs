@@ -5,7 +5,8 @@ use mcode_events::run::ThinkingLevel;
 use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
-use super::dialect::{Dialect, Replay};
+use super::dialect::{AnswerForm, Dialect, Replay};
+use crate::answer;
 use crate::effort;
 use crate::ids::{IdMap, tool_name};
 use crate::media::PreparedMedia;
@@ -49,6 +50,15 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, dialect: &Dial
     }
     if let Some(level) = request.thinking {
         add_thinking(&mut body, request, dialect, level);
+    }
+    let form = match dialect.answer {
+        AnswerForm::None => None,
+        AnswerForm::WithoutTools if body.contains_key("tools") => None,
+        AnswerForm::WithoutTools | AnswerForm::Always => answer::wanted(request, left_out).and_then(answer::openai),
+    };
+    if let Some((schema, strict)) = form {
+        let schema = json!({"name": answer::NAME, "schema": schema, "strict": strict});
+        body.insert("response_format".into(), json!({"type": "json_schema", "json_schema": schema}));
     }
     for field in left_out {
         body.shift_remove(field);

@@ -17,6 +17,7 @@ use crate::google::GoogleIdentities;
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
 use crate::prompt;
+use crate::refused::LeftOut;
 
 /// Speaks Gemini.
 #[derive(Debug, Clone)]
@@ -25,19 +26,18 @@ pub struct GeminiProvider {
     ids: Arc<dyn IdGen>,
     media: Arc<MediaShop>,
     identities: Arc<GoogleIdentities>,
-    omit_fields: Arc<[String]>,
+    left_out: LeftOut,
 }
 
 impl GeminiProvider {
-    /// A provider that shares `clients` and `identities`; `omit_fields` are request fields that this server does not
-    /// take.
+    /// A provider that shares `clients` and `identities`; `left_out` are request fields that servers do not take.
     pub(crate) fn new(
         clients: Arc<HttpClients>,
         ids: Arc<dyn IdGen>,
         identities: Arc<GoogleIdentities>,
-        omit_fields: Vec<String>,
+        left_out: LeftOut,
     ) -> Self {
-        Self { clients, ids, media: Arc::default(), identities, omit_fields: omit_fields.into() }
+        Self { clients, ids, media: Arc::default(), identities, left_out }
     }
 }
 
@@ -62,7 +62,7 @@ impl Wiring for GeminiProvider {
         let access = &request.access;
         let url = address(&access.base_url, &request.model.model)?;
         let headers = http::key_header(access, KeyPlace::Header("x-goog-api-key")).into_iter().collect();
-        Ok(Call { url, headers, body: request::body(request, media, &self.omit_fields) })
+        Ok(Call { url, headers, body: request::body(request, media, &self.left_out.of(request)) })
     }
 
     /// Vertex takes a token where there is no key.
@@ -82,7 +82,10 @@ impl Wiring for GeminiProvider {
         stream::Decoder::new(Arc::clone(&self.ids), prompt::origin(request), host.to_owned())
     }
 
-    fn refusal(&self, _: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+    fn refusal(&self, request: &ModelRequest, status: u16, body: &str, host: &str) -> Refusal {
+        if self.left_out.without_form(request, status, body) {
+            return Refusal::Again;
+        }
         Refusal::Error(errors::from_response(status, body, host))
     }
 }

@@ -5,9 +5,11 @@ use mcode_events::run::ThinkingLevel;
 use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::ids::tool_name;
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
+use crate::refused::leave_out;
 
 /// In the place of a signature, for a call that another model made: Google names it for that.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";
@@ -18,7 +20,7 @@ const BUDGET_MAX_PRO: u32 = 32_768;
 /// See [`BUDGET_MAX_PRO`].
 const BUDGET_MAX: u32 = 24_576;
 
-/// The body. `left_out` are fields that the configuration does not want.
+/// The body. `left_out` are fields that the configuration or the server does not want.
 pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[String]) -> Value {
     let mut body = Map::new();
     let system: Vec<Value> = request
@@ -47,12 +49,16 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[St
     if let Some(thinking) = thinking(request) {
         generation.insert("thinkingConfig".into(), thinking);
     }
+    // Before 3, calls of tools and a form of the answer exclude each other.
+    let with_tools = body.contains_key("tools") && version(request).is_none_or(|version| version < 3);
+    if let Some(schema) = answer::wanted(request, left_out).filter(|_| !with_tools).and_then(answer::gemini) {
+        generation.insert("responseMimeType".into(), json!("application/json"));
+        generation.insert("responseJsonSchema".into(), schema);
+    }
     if !generation.is_empty() {
         body.insert("generationConfig".into(), Value::Object(generation));
     }
-    for field in left_out {
-        body.shift_remove(field);
-    }
+    leave_out(&mut body, left_out);
     Value::Object(body)
 }
 
@@ -195,9 +201,13 @@ fn assistant(request: &ModelRequest, parts: &[Part], own: bool) -> Vec<Value> {
 
 /// Whether the server wants calls signed: Gemini from 3 on does, listed in the catalogue or not.
 fn checks_calls(request: &ModelRequest) -> bool {
+    request.info.thinking == ThinkingForm::GeminiLevel || version(request).is_some_and(|version| version >= 3)
+}
+
+/// The first number of a Gemini's name.
+fn version(request: &ModelRequest) -> Option<u32> {
     let name = request.model.model.rsplit('/').next().unwrap_or_default();
-    let version = name.strip_prefix("gemini-").and_then(|rest| rest.split(['.', '-']).next()?.parse::<u32>().ok());
-    request.info.thinking == ThinkingForm::GeminiLevel || version.is_some_and(|version| version >= 3)
+    name.strip_prefix("gemini-").and_then(|rest| rest.split(['.', '-']).next()?.parse().ok())
 }
 
 fn signature(opaque: Option<&Opaque>, own: bool) -> Option<&Value> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mcode_config::{Effective, ProviderEntry};
+use mcode_config::{Effective, ModelEntry, ProviderEntry};
 use mcode_models::{
-    Access, Catalogue, KeyPlace, ModelError, ModelErrorKind, ModelInfo, ModelRef, Secret, ThinkingForm, Wire,
+    Access, Catalogue, KeyPlace, ModelError, ModelErrorKind, ModelInfo, ModelRef, Pricing, Secret, ThinkingForm, Wire,
 };
 
 use super::{IDLE_TIMEOUT_MS, IDLE_TIMEOUT_THINKING_MS};
@@ -161,6 +161,8 @@ impl<'a> Seat<'a> {
             info.context_tokens = declared.context.unwrap_or(info.context_tokens);
             info.max_output_tokens = declared.max_output.unwrap_or(info.max_output_tokens);
             info.images = declared.images.unwrap_or(info.images);
+            info.thinking = declared.thinking.as_deref().and_then(ThinkingForm::named).unwrap_or(info.thinking);
+            info.pricing = priced(declared, info.pricing);
         }
         info
     }
@@ -199,6 +201,25 @@ impl<'a> Seat<'a> {
     }
 }
 
+/// The user's prices over those that are known; a price of its own for long requests goes with the price that it is of.
+fn priced(declared: &ModelEntry, known: Option<Pricing>) -> Option<Pricing> {
+    let (input, output) = (declared.input_price, declared.output_price);
+    let cache = (declared.cache_read_price, declared.cache_write_price);
+    if input.or(output).or(cache.0).or(cache.1).is_none() {
+        return known;
+    }
+    // The cache costs what other input does, unless something else is said of it.
+    let of_cache = input.unwrap_or_default();
+    let base = known.unwrap_or(Pricing { cache_read: of_cache, cache_write: of_cache, ..Pricing::default() });
+    Some(Pricing {
+        input: input.unwrap_or(base.input),
+        output: output.unwrap_or(base.output),
+        cache_read: cache.0.unwrap_or(base.cache_read),
+        cache_write: cache.1.unwrap_or(base.cache_write),
+        long: base.long.filter(|_| input.or(output).is_none()),
+    })
+}
+
 fn no_address(name: &str, known: Option<&KnownProvider>) -> ModelError {
     let hint = match known.map(|known| known.base_url_env) {
         Some([first, .., last]) => format!("Set {first} or {last} in your environment, or base_url there."),
@@ -226,7 +247,7 @@ fn custom_headers(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 }
 
 /// The variables for the network under their names in capitals; the small form counts where the other is missing.
-fn network_env(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(super) fn network_env(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let found = NETWORK_VARIABLES.iter().filter_map(|name| {
         let value = set(env, name).or_else(|| set(env, &name.to_ascii_lowercase()))?;
         Some(((*name).to_owned(), value.to_owned()))

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_config::{Effective, ModelEntry, ProviderEntry};
-use mcode_models::{KeyPlace, ModelErrorKind, ModelRegistry, Wire};
+use mcode_config::{Effective, ModelEntry, PackEntry, ProviderEntry};
+use mcode_models::{KeyPlace, ModelDirectory, ModelErrorKind, ModelRegistry, Role, Wire, Wishes};
 
 use super::Registry;
 
@@ -69,6 +69,7 @@ fn a_declared_server_needs_only_its_address() {
             context: Some(32_768),
             max_output: Some(2_048),
             images: Some(false),
+            ..ModelEntry::default()
         }],
         idle_timeout: Some(Duration::from_secs(5)),
         ..ProviderEntry::default()
@@ -163,4 +164,132 @@ fn the_scripted_model_needs_nothing() {
     let found = registry(Effective::default()).resolve("demo/scripted", &env(&[])).unwrap();
     assert_eq!(found.access.wire, Wire::Scripted);
     assert!(found.access.key.is_none());
+}
+
+#[test]
+fn the_users_figures_come_before_the_catalogues() {
+    let models = vec![
+        ModelEntry { id: "claude-sonnet-5".into(), input_price: Some(9.0), ..ModelEntry::default() },
+        ModelEntry {
+            id: "new".into(),
+            input_price: Some(2.0),
+            output_price: Some(4.0),
+            cache_read_price: Some(0.5),
+            thinking: Some("adaptive".into()),
+            ..ModelEntry::default()
+        },
+    ];
+    let found = with_provider("anthropic", ProviderEntry { models, ..ProviderEntry::default() });
+    let env = env(&[("ANTHROPIC_API_KEY", "k")]);
+    let known = found.resolve("anthropic/claude-sonnet-5", &env).unwrap().info.pricing.unwrap();
+    assert_eq!((known.input, known.output, known.cache_read), (9.0, 10.0, 0.2));
+    let new = found.resolve("anthropic/new", &env).unwrap().info;
+    let price = new.pricing.unwrap();
+    assert_eq!((price.input, price.output, price.cache_read, price.cache_write), (2.0, 4.0, 0.5, 2.0));
+    assert_eq!(new.thinking, mcode_models::ThinkingForm::Adaptive);
+    // Every word that the configuration takes is one of the catalogue.
+    for word in mcode_config::THINKING_FORMS {
+        assert!(mcode_models::ThinkingForm::named(word).is_some(), "{word}");
+    }
+    assert_eq!(mcode_config::ROLES, Role::ALL.map(Role::as_str));
+    let levels = mcode_events::run::ThinkingLevel::ALL.map(mcode_events::run::ThinkingLevel::as_str);
+    assert_eq!(mcode_config::THINKING_LEVELS, levels);
+}
+
+fn pack(models: &[(&str, &str)]) -> PackEntry {
+    let models = models.iter().map(|(role, model)| ((*role).to_owned(), (*model).to_owned()));
+    PackEntry { models: models.collect(), thinking: BTreeMap::from([("plan".to_owned(), "high".to_owned())]) }
+}
+
+#[test]
+fn roles_are_given_by_settings_packs_and_what_can_be_reached() {
+    let with_pack = Effective {
+        pack: Some("mine".into()),
+        packs: BTreeMap::from([("mine".to_owned(), pack(&[("build", "openai/gpt-5.5"), ("plan", "anthropic/x")]))]),
+        ..Effective::default()
+    };
+    let model = |registry: &Registry, role: Role, last: Option<&str>, env: &BTreeMap<String, String>| {
+        let wishes = Wishes { last, ..Wishes::default() };
+        registry.for_role(role, &wishes, env).map(|found| found.map(|found| found.model))
+    };
+    let both = env(&[("OPENAI_API_KEY", "k"), ("ANTHROPIC_API_KEY", "k")]);
+    let chosen = registry(with_pack.clone());
+    for (role, expected) in
+        [(Role::Build, "openai/gpt-5.5"), (Role::Plan, "anthropic/x"), (Role::Judge, "openai/gpt-5.5")]
+    {
+        assert_eq!(model(&chosen, role, None, &both).unwrap().as_deref(), Some(expected), "{role}");
+    }
+    let plan = chosen.for_role(Role::Plan, &Wishes::default(), &both).unwrap().unwrap();
+    assert_eq!(plan.thinking, Some(mcode_events::run::ThinkingLevel::High));
+    // What speaks is told that its key is missing; what works beside it does with what there is.
+    let one = env(&[("ANTHROPIC_API_KEY", "k")]);
+    assert_eq!(model(&chosen, Role::Build, None, &one).unwrap().as_deref(), Some("openai/gpt-5.5"));
+    let judge = model(&chosen, Role::Judge, Some("anthropic/claude-opus-5"), &one).unwrap().unwrap();
+    assert!(judge.starts_with("anthropic/"), "{judge}");
+    // Beside a conversation, its own provider's cheap model.
+    let bare = registry(Effective::default());
+    let small = model(&bare, Role::Small, Some("openai/gpt-5.5"), &both).unwrap().unwrap();
+    assert!(small.starts_with("openai/") && small != "openai/gpt-5.5", "{small}");
+    assert_eq!(model(&bare, Role::Small, None, &env(&[])).unwrap(), None);
+    // A pack that is not there is named, where it would count.
+    let lost = registry(Effective { pack: Some("gone".into()), ..Effective::default() });
+    let error = model(&lost, Role::Build, None, &both).unwrap_err();
+    assert!(error.message.contains("'gone'") && error.hint.contains("packs use"), "{error:?}");
+    let set = registry(Effective { pack: Some("gone".into()), model: Some("a/b".into()), ..Effective::default() });
+    assert_eq!(model(&set, Role::Build, None, &both).unwrap().as_deref(), Some("a/b"));
+    // The packs of what can be reached, and the user's own.
+    let names = |env| chosen.packs(env).into_iter().map(|pack| pack.name).collect::<Vec<_>>();
+    assert_eq!(names(&one), ["anthropic", "mine"]);
+    assert_eq!(names(&both), ["anthropic", "openai", "mine"]);
+}
+
+#[test]
+fn every_provider_is_listed_with_what_it_needs() {
+    let entry = ProviderEntry { base_url: Some("http://127.0.0.1:9/v1".into()), ..ProviderEntry::default() };
+    let env = env(&[
+        ("AZURE_RESOURCE_NAME", "mine"),
+        ("GOOGLE_CLOUD_PROJECT", "p"),
+        ("GOOGLE_CLOUD_LOCATION", "global"),
+        ("OPENAI_API_KEY", "k"),
+    ]);
+    let listed = with_provider("own", entry).providers(&env);
+    let named = |name: &str| listed.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no {name}"));
+    for name in [
+        "anthropic",
+        "openai",
+        "google",
+        "vertex",
+        "bedrock",
+        "azure",
+        "deepseek",
+        "xai",
+        "mistral",
+        "groq",
+        "cerebras",
+        "openrouter",
+        "together",
+        "fireworks",
+        "moonshot",
+        "kimi-for-coding",
+        "zai",
+        "minimax",
+        "dashscope",
+        "github-copilot",
+        "ollama",
+        "lmstudio",
+        "llamacpp",
+        "vllm",
+    ] {
+        let row = named(name);
+        assert!(row.known && row.base_url.starts_with("http") && !row.wire.is_empty(), "{row:?}");
+        assert!(!row.key_source.is_empty(), "{row:?}");
+    }
+    assert!(named("openai").usable && named("openai").key_source == "OPENAI_API_KEY");
+    assert!(!named("groq").usable && named("groq").key_source.contains("GROQ_API_KEY"));
+    assert!(named("own").configured && !named("own").known && named("own").usable);
+    // A name that nobody knows is no model; an id that nobody knows is one with safe figures.
+    let bare = registry(Effective::default());
+    assert_eq!(bare.resolve("nobody/x", &env).unwrap_err().kind, ModelErrorKind::UnknownModel);
+    let info = bare.resolve("openai/some-new-model", &env).unwrap().info;
+    assert!(!info.known && info.pricing.is_none() && info.max_output_tokens <= 8_192);
 }

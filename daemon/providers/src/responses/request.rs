@@ -7,10 +7,12 @@ use mcode_ids::ToolCallId;
 use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
+use crate::answer;
 use crate::effort;
 use crate::ids::{IdMap, IdRule, tool_name};
 use crate::media::PreparedMedia;
 use crate::prompt::{self, Medium};
+use crate::refused::leave_out;
 
 /// Longest `call_id` that the wire takes, in characters.
 const CALL_ID_MAX: usize = 64;
@@ -59,14 +61,11 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[St
     if !request.cache_key.is_empty() {
         body.insert("prompt_cache_key".into(), json!(request.cache_key));
     }
-    for field in left_out {
-        match field.split_once('.') {
-            None => drop(body.shift_remove(field)),
-            Some((outer, inner)) => {
-                body.get_mut(outer).and_then(Value::as_object_mut).map(|fields| fields.shift_remove(inner));
-            }
-        }
+    if let Some((schema, strict)) = answer::wanted(request, left_out).and_then(answer::openai) {
+        let format = json!({"type": "json_schema", "name": answer::NAME, "schema": schema, "strict": strict});
+        body.insert("text".into(), json!({ "format": format }));
     }
+    leave_out(&mut body, left_out);
     Value::Object(body)
 }
 

@@ -49,6 +49,7 @@ fn request(model: &ResolvedModel) -> ModelRequest {
         thinking: None,
         max_output_tokens: None,
         cache_key: String::new(),
+        answer_schema: None,
     }
 }
 

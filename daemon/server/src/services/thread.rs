@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mcode_models::{Role, Wishes};
 use mcode_proto::v1;
 use mcode_threads::{NewThread, ThreadError, ThreadFilter};
 use tonic::{Request, Response, Status};
@@ -25,7 +26,9 @@ impl v1::thread_service_server::ThreadService for Services {
         let mode = request::mode(&request.mode)?.unwrap_or_default();
         let model = if request.model.is_empty() {
             let deps = self.deps.threads.deps();
-            deps.models.default_model(mode.as_str(), &BTreeMap::new()).unwrap_or_default()
+            // What only a client's environment leads to is found by the thread's first run.
+            let assigned = deps.models.for_role(Role::of_mode(mode.as_str()), &Wishes::default(), &BTreeMap::new());
+            assigned.ok().flatten().map(|assigned| assigned.model).unwrap_or_default()
         } else {
             request.model
         };

@@ -124,6 +124,7 @@ pub fn started(run_id: RunId) -> NewEvent {
         add_dirs: Vec::new(),
         answer_schema: None,
         trigger: Default::default(),
+        model_given: false,
         kept: None,
     };
     NewEvent::of_run(run_id, None, EventBody::RunStarted { options })

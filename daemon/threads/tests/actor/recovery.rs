@@ -49,6 +49,7 @@ pub fn options(rig: &Rig) -> mcode_events::RunOptions {
         add_dirs: Vec::new(),
         answer_schema: None,
         trigger: Default::default(),
+        model_given: false,
         kept: None,
     }
 }

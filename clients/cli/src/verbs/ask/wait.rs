@@ -177,8 +177,7 @@ impl Wait {
             return Ok(code);
         }
         if code == 0 {
-            let structured = (!self.view.structured.is_null()).then(|| format!("{:#}", self.view.structured));
-            let text = if self.view.text.trim().is_empty() { structured.unwrap_or_default() } else { self.view.text };
+            let text = answer_text(self.view.text, &self.view.structured);
             if text.trim().is_empty() {
                 let hint = format!("ask for it: mcode ask --thread {}", self.view.thread_id);
                 tell_message("the model ended without an answer", Some(&hint));
@@ -245,6 +244,12 @@ async fn typed(answers: Option<&mut Answers>) -> Typed {
     }
 }
 
+/// What is printed as the answer: the model's words, or the JSON that was asked for where those are more than that.
+fn answer_text(text: String, structured: &Value) -> String {
+    let is_answer = !text.trim().is_empty() && (structured.is_null() || serde_json::from_str::<Value>(&text).is_ok());
+    if is_answer || structured.is_null() { text } else { format!("{structured:#}") }
+}
+
 /// The result of a run, as `json` and `jsonl` have it.
 pub(super) fn print_result(form: Form, result: &Value) -> Result<(), Failure> {
     match form {
@@ -275,6 +280,15 @@ mod tests {
             result_preview: why.into(),
         };
         refusal_hint(&RunView { tool_calls: vec![call], ..RunView::default() })
+    }
+
+    #[test]
+    fn an_answer_by_schema_is_printed_as_json_alone() {
+        let value = serde_json::json!({"n": 1});
+        assert_eq!(answer_text("{\"n\":1}".into(), &value), "{\"n\":1}");
+        assert_eq!(answer_text("So: {\"n\": 1}".into(), &value), "{\n  \"n\": 1\n}");
+        assert_eq!(answer_text(String::new(), &value), "{\n  \"n\": 1\n}");
+        assert_eq!(answer_text("words".into(), &Value::Null), "words");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{is_id_byte, list, text};
+use super::{answer, is_id_byte, list, text};
 
 /// Most cache marks in one request.
 const CACHE_MARKS_MAX: usize = 4;
@@ -27,6 +27,7 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
         return Err("messages: at least one message is required".to_owned());
     }
     tools(body, messages)?;
+    output(body)?;
     let marks = count_marks(body);
     if marks > CACHE_MARKS_MAX {
         return Err(format!(
@@ -87,6 +88,20 @@ fn tools(body: &Value, messages: &[Value]) -> Result<(), String> {
         return Err("Requests which include `tool_use` or `tool_result` blocks must define tools".to_owned());
     }
     Ok(())
+}
+
+/// How much is thought, and the form of the answer.
+fn output(body: &Value) -> Result<(), String> {
+    let Some(config) = body.get("output_config") else { return Ok(()) };
+    let fields = config.as_object().ok_or("output_config: Input should be a valid dictionary")?;
+    if let Some(key) = fields.keys().find(|key| !matches!(key.as_str(), "effort" | "format")) {
+        return Err(format!("output_config.{key}: Extra inputs are not permitted"));
+    }
+    match fields.get("format") {
+        None => Ok(()),
+        Some(format) if text(format, "type") == "json_schema" => answer::claude(&format["schema"]),
+        Some(_) => Err("output_config.format.type: Input should be 'json_schema'".to_owned()),
+    }
 }
 
 fn count_marks(value: &Value) -> usize {

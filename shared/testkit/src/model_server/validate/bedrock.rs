@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{is_id, list, text};
+use super::{answer, is_id, list, text};
 
 /// Most cache marks in one request.
 const CACHE_POINTS_MAX: usize = 4;
@@ -18,6 +18,7 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
     let messages = list(body, "messages");
     roles(messages)?;
     tools(body, messages)?;
+    form(body)?;
     for (at, block) in list(body, "system").iter().enumerate() {
         if block.get("text").is_some() && text(block, "text").trim().is_empty() {
             return Err(format!(
@@ -77,6 +78,17 @@ fn roles(messages: &[Value]) -> Result<(), String> {
                 .to_owned(),
         ),
         _ => Ok(()),
+    }
+}
+
+/// The form of the answer; its schema is a text.
+fn form(body: &Value) -> Result<(), String> {
+    let Some(format) = body.pointer("/outputConfig/textFormat") else { return Ok(()) };
+    let schema = format.pointer("/structure/jsonSchema/schema").and_then(Value::as_str);
+    let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
+    match (text(format, "type"), schema) {
+        ("json_schema", Some(schema)) => answer::claude(&schema),
+        _ => Err("1 validation error detected: Value at 'outputConfig.textFormat' failed to satisfy constraint: the schema has to be JSON in a text".to_owned()),
     }
 }
 

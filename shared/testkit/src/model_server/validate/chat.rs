@@ -2,12 +2,19 @@
 
 use serde_json::Value;
 
-use super::{is_id_byte, list, text};
+use super::{answer, is_id_byte, list, text};
 
 /// The reason why `body` would be refused.
 pub(super) fn check(body: &Value) -> Result<(), String> {
     if text(body, "model").is_empty() {
         return Err("you must provide a model parameter".to_owned());
+    }
+    if let Some(format) = body.get("response_format") {
+        match text(format, "type") {
+            "json_schema" => answer::openai(&format["json_schema"], "response_format.json_schema")?,
+            "json_object" | "text" => {}
+            kind => return Err(format!("Invalid value: '{kind}'. (response_format.type)")),
+        }
     }
     let messages = list(body, "messages");
     if messages.is_empty() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
 use super::super::render::gemini::{is_gemini_3, vouched};
-use super::{list, text};
+use super::{answer, list, text};
 
 /// In the place of a signature, for calls that another model made; Google documents it.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";
@@ -40,6 +40,7 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
         return Err("* GenerateContentRequest.contents: contents is not specified\n".to_owned());
     }
     declarations(body)?;
+    form(model, body)?;
     let thinking = &body["generationConfig"]["thinkingConfig"];
     if thinking.get("thinkingBudget").is_some() && thinking.get("thinkingLevel").is_some() {
         return Err("You can only set only one of thinking budget and thinking level.".to_owned());
@@ -50,6 +51,24 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
         answers(at, contents)?;
     }
     if is_gemini_3(model) { signed(contents) } else { Ok(()) }
+}
+
+/// The form of the answer.
+fn form(model: &str, body: &Value) -> Result<(), String> {
+    let generation = &body["generationConfig"];
+    let json = text(generation, "responseMimeType") == "application/json";
+    let schemas = ["responseJsonSchema", "responseSchema"].map(|field| generation.get(field));
+    if schemas.iter().all(Option::is_some) {
+        return Err("Only one of response_schema and response_json_schema may be set.".to_owned());
+    }
+    let Some(schema) = schemas.into_iter().flatten().next() else { return Ok(()) };
+    if !json {
+        return Err("Response schema is only supported with a response mime type of 'application/json'.".to_owned());
+    }
+    if !list(body, "tools").is_empty() && !is_gemini_3(model) {
+        return Err("Function calling with a response mime type: 'application/json' is unsupported".to_owned());
+    }
+    answer::gemini(schema)
 }
 
 fn declarations(body: &Value) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! merges neighbours), no tool result may be empty, signatures count for the model that made them only, and on the
 //! Responses wire a request that names items by id has to say `store: false`, as nothing is ever stored here.
 
+mod answer;
 mod anthropic;
 mod bedrock;
 mod chat;

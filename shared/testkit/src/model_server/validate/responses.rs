@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{is_id, is_id_byte, list, text};
+use super::{answer, is_id, is_id_byte, list, text};
 
 /// Longest id, of an item or a call.
 const ID_MAX: usize = 64;
@@ -27,6 +27,16 @@ pub(super) fn check(body: &Value, given: &Given) -> Result<(), String> {
         return Err("Missing required parameter: 'model'.".to_owned());
     }
     tools(body)?;
+    if body.get("response_format").is_some() {
+        return Err("Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to 'text.format'.".to_owned());
+    }
+    if let Some(format) = body.pointer("/text/format") {
+        match text(format, "type") {
+            "json_schema" => answer::openai(format, "text.format")?,
+            "json_object" | "text" => {}
+            kind => return Err(format!("Invalid value: '{kind}'. (text.format.type)")),
+        }
+    }
     let items = match body.get("input") {
         Some(Value::String(input)) if !input.is_empty() => return Ok(()),
         Some(Value::Array(items)) if !items.is_empty() => items,

@@ -1,5 +1,6 @@
 //! For every wire a sound body, and for every rule a change of it that is refused.
 
+mod answer;
 mod bedrock;
 mod gemini;
 mod openai;
