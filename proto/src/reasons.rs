@@ -92,7 +92,7 @@ reasons! {
     /// The model is neither in the catalogue nor in the configuration.
     ModelUnknown, "MODEL_UNKNOWN", 3, "list the models with: mcode models list";
     /// No model is configured and none was given.
-    ModelNotSet, "MODEL_NOT_SET", 3, "log in with: mcode login; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY; or look for a model on this machine with: mcode providers scan; to see mcode work without any: mcode demo";
+    ModelNotSet, "MODEL_NOT_SET", 3, "log in with: mcode login; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY; or find a model on this machine with: mcode providers scan, and name it with --model; to see mcode work without any: mcode demo";
     /// There is no key for the model's provider.
     ModelNoKey, "MODEL_NO_KEY", 5, "set the provider's key in the environment, or in the configuration";
     /// There is no pack of this name.

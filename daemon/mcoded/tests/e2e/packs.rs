@@ -134,17 +134,3 @@ fn packs_of_what_can_be_reached_come_from_the_catalogue() {
     assert!(output.code != 0 && output.stderr.contains("no pack 'google'"), "{output:#?}");
     stage.server.finish();
 }
-
-#[test]
-fn without_any_model_the_three_shortest_ways_are_named() {
-    let mut stage = Stage::new(Script::new());
-    for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"] {
-        stage.daemon.unset(name);
-    }
-    let output = stage.mcode(&["ask", "hi"]);
-    assert_eq!(output.code, 3, "{output:#?}");
-    for way in ["mcode login", "ANTHROPIC_API_KEY", "mcode providers scan"] {
-        assert!(output.stderr.contains(way), "{way}: {}", output.stderr);
-    }
-    stage.server.finish();
-}

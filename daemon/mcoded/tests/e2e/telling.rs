@@ -120,7 +120,7 @@ fn without_a_model_the_ways_to_one_are_named() {
     }
     let output = stage.mcode(&["ask", "hi"]);
     assert_eq!(output.code, 3, "{output:#?}");
-    for way in ["ANTHROPIC_API_KEY", "--model", "mcode demo"] {
+    for way in ["mcode login", "ANTHROPIC_API_KEY", "mcode providers scan", "--model", "mcode demo"] {
         assert!(output.stderr.contains(way), "{}", output.stderr);
     }
 }

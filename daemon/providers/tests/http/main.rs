@@ -4,6 +4,7 @@
 
 mod faults;
 mod server;
+mod thinking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{answer, is_id_byte, list, text};
+use super::{answer, is_id_byte, list, text, thinking};
 
 /// Most cache marks in one request.
 const CACHE_MARKS_MAX: usize = 4;
@@ -28,6 +28,7 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
     }
     tools(body, messages)?;
     output(body)?;
+    thinking::claude(model, &body["thinking"], &body["output_config"], body["max_tokens"].as_u64().unwrap_or(0))?;
     let marks = count_marks(body);
     if marks > CACHE_MARKS_MAX {
         return Err(format!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{answer, is_id, list, text};
+use super::{answer, is_id, list, text, thinking};
 
 /// Most cache marks in one request.
 const CACHE_POINTS_MAX: usize = 4;
@@ -19,6 +19,9 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
     roles(messages)?;
     tools(body, messages)?;
     form(body)?;
+    let extra = &body["additionalModelRequestFields"];
+    let max_tokens = body["inferenceConfig"]["maxTokens"].as_u64().unwrap_or(u64::MAX);
+    thinking::claude(model, &extra["thinking"], &extra["output_config"], max_tokens)?;
     for (at, block) in list(body, "system").iter().enumerate() {
         if block.get("text").is_some() && text(block, "text").trim().is_empty() {
             return Err(format!(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{answer, is_id_byte, list, text};
+use super::{answer, is_id_byte, list, text, thinking};
 
 /// The reason why `body` would be refused.
 pub(super) fn check(body: &Value) -> Result<(), String> {
@@ -16,6 +16,7 @@ pub(super) fn check(body: &Value) -> Result<(), String> {
             kind => return Err(format!("Invalid value: '{kind}'. (response_format.type)")),
         }
     }
+    thinking::effort(text(body, "model"), body.get("reasoning_effort"))?;
     let messages = list(body, "messages");
     if messages.is_empty() {
         return Err(

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
 use super::super::render::gemini::{is_gemini_3, vouched};
-use super::{answer, list, text};
+use super::{answer, list, text, thinking};
 
 /// In the place of a signature, for calls that another model made; Google documents it.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";
@@ -41,10 +41,11 @@ pub(super) fn check(model: &str, body: &Value, given: &Given) -> Result<(), Stri
     }
     declarations(body)?;
     form(model, body)?;
-    let thinking = &body["generationConfig"]["thinkingConfig"];
-    if thinking.get("thinkingBudget").is_some() && thinking.get("thinkingLevel").is_some() {
+    let config = &body["generationConfig"]["thinkingConfig"];
+    if config.get("thinkingBudget").is_some() && config.get("thinkingLevel").is_some() {
         return Err("You can only set only one of thinking budget and thinking level.".to_owned());
     }
+    thinking::gemini(model, config)?;
     roles(contents)?;
     for (at, content) in contents.iter().enumerate() {
         parts(at, content, model, given)?;

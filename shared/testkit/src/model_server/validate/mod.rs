@@ -12,6 +12,7 @@ mod gemini;
 mod responses;
 #[cfg(test)]
 mod tests;
+mod thinking;
 
 use serde_json::Value;
 

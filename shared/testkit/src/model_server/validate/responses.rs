@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::given::{Given, Seen};
 use super::super::recorded::Wire;
-use super::{answer, is_id, is_id_byte, list, text};
+use super::{answer, is_id, is_id_byte, list, text, thinking};
 
 /// Longest id, of an item or a call.
 const ID_MAX: usize = 64;
@@ -27,6 +27,7 @@ pub(super) fn check(body: &Value, given: &Given) -> Result<(), String> {
         return Err("Missing required parameter: 'model'.".to_owned());
     }
     tools(body)?;
+    thinking::effort(model, body.pointer("/reasoning/effort"))?;
     if body.get("response_format").is_some() {
         return Err("Unsupported parameter: 'response_format'. In the Responses API, this parameter has moved to 'text.format'.".to_owned());
     }

@@ -125,3 +125,56 @@ fn gemini() {
     let said = refused(Wire::Gemini, "gemini-2.5-pro", &sound, &Given::default()).unwrap();
     assert!(said.contains("Function calling with a response mime type"), "{said}");
 }
+
+#[test]
+fn thinking_by_family() {
+    let claude = |model: &str, thinking: Value, effort: &str| {
+        let mut body = json!({"model": model, "max_tokens": 4000, "messages": [{"role": "user", "content": "a"}],
+            "thinking": thinking});
+        if !effort.is_empty() {
+            body["output_config"] = json!({ "effort": effort });
+        }
+        refused(Wire::Anthropic, model, &body, &Given::default()).unwrap_or_default()
+    };
+    let adaptive = json!({"type": "adaptive"});
+    let budget = |tokens: u32| json!({"type": "enabled", "budget_tokens": tokens});
+    let off = json!({"type": "disabled"});
+    for (model, thinking, effort, words) in [
+        ("claude-sonnet-4-5", adaptive.clone(), "", "not supported"),
+        ("claude-sonnet-4-5", budget(2000), "", ""),
+        ("claude-sonnet-4-5", budget(1000), "", "1024"),
+        ("claude-sonnet-4-5", budget(4000), "", "must be greater"),
+        ("claude-sonnet-4-5", budget(2000), "low", "effort level"),
+        ("claude-opus-4-8", budget(2000), "", "not supported"),
+        ("claude-opus-4-6", adaptive.clone(), "xhigh", "effort level"),
+        ("claude-opus-4-8", adaptive.clone(), "xhigh", ""),
+        ("claude-fable-5", off.clone(), "", "not supported"),
+        ("claude-opus-5", off.clone(), "max", "effort level"),
+        ("claude-opus-5", off, "", ""),
+        ("us.anthropic.claude-opus-4-8-v1:0", adaptive, "max", ""),
+    ] {
+        let said = claude(model, thinking.clone(), effort);
+        assert!(
+            if words.is_empty() { said.is_empty() } else { said.contains(words) },
+            "{model} {thinking} {effort}: {said}"
+        );
+    }
+    let effort = |model: &str, effort: &str| {
+        let body = json!({"model": model, "input": "a", "reasoning": {"effort": effort}});
+        refused(Wire::Responses, model, &body, &Given::default()).is_none()
+    };
+    assert!(effort("gpt-5", "minimal") && !effort("gpt-5", "none") && !effort("gpt-5", "xhigh"));
+    assert!(effort("gpt-5.5", "none") && !effort("gpt-6.1-sol", "none") && effort("new", "max"));
+    let gemini = |model: &str, config: Value| {
+        let body = json!({"contents": [{"role": "user", "parts": [{"text": "a"}]}],
+            "generationConfig": {"thinkingConfig": config}});
+        refused(Wire::Gemini, model, &body, &Given::default()).is_none()
+    };
+    assert!(
+        gemini("gemini-2.5-flash", json!({"thinkingBudget": 0}))
+            && !gemini("gemini-2.5-pro", json!({"thinkingBudget": 0}))
+    );
+    assert!(gemini("gemini-3-flash-preview", json!({"thinkingLevel": "minimal"})));
+    assert!(!gemini("gemini-3.1-pro-preview", json!({"thinkingLevel": "minimal"})));
+    assert!(!gemini("gemini-3.1-pro-preview", json!({"thinkingBudget": 5})));
+}

@@ -175,6 +175,7 @@ fn signatures() {
         ],
     );
     let mut older = sound();
+    drop_field(&mut older, "generationConfig");
     drop_field(&mut older["contents"][3]["parts"][0], "thoughtSignature");
     drop_field(&mut older["contents"][1]["parts"][1], "thoughtSignature");
     assert_eq!(refused(Wire::Gemini, "gemini-2.5-pro", &older, &given()), None, "an older model checks no calls");
