@@ -103,6 +103,19 @@ fn a_newer_catalogue_is_fetched_only_when_asked_for_and_kept() {
     stage.server.finish();
 }
 
+/// The proxy of the client who asks is used, not that of the daemon.
+#[test]
+fn a_catalogue_is_fetched_through_the_clients_proxy() {
+    let models = json!({"claude-next": {"limit": {"context": 9, "output": 5}}});
+    let proxy = Web::serve(move |_| (200, "", list_of(&models)));
+    let mut stage = Stage::new(Script::new());
+    stage.daemon.set("HTTP_PROXY", format!("http://{}", proxy.address));
+    stage.mcode(&["models", "refresh", "--from", "http://catalogue.invalid/api.json"]).ok();
+    assert_eq!(proxy.asked(), ["http://catalogue.invalid/api.json"]);
+    assert!(listed(&stage, "anthropic/claude-next").is_some());
+    stage.server.finish();
+}
+
 #[test]
 fn what_is_no_catalogue_changes_nothing() {
     let stage = Stage::new(Script::new());

@@ -87,7 +87,8 @@ impl Registry {
         pack.and_then(|pack| pack.model(role).map(str::to_owned)).or(Some(beside))
     }
 
-    /// The best model of a provider whose key is there, else the first that the user has declared and that can be asked.
+    /// The best model of a provider whose key is there, else the first that the user has declared and that can be asked;
+    /// last, what the pack of a provider has of which no best one is known.
     pub(super) fn reachable(&self, config: &Effective, env: &Env) -> Option<String> {
         let with_key = KNOWN.iter().filter(|known| !known.default_model.is_empty()).find(|known| {
             Seat::find(config, known.name, "", env).and_then(|seat| seat.key(env)).is_ok_and(|key| key.value.is_some())
@@ -95,11 +96,16 @@ impl Registry {
         if let Some(known) = with_key {
             return Some(format!("{}/{}", known.name, known.default_model));
         }
-        config.providers.iter().find_map(|(provider, entry)| {
+        let declared = config.providers.iter().find_map(|(provider, entry)| {
             let model = entry.models.first()?;
             Seat::find(config, provider, &model.id, env).and_then(|seat| seat.key(env)).ok()?;
             Some(format!("{provider}/{}", model.id))
-        })
+        });
+        let packed = || {
+            let pack = KNOWN.iter().find_map(|known| self.built_in_pack(config, known.name, env))?;
+            pack.model(Role::Build).map(str::to_owned)
+        };
+        declared.or_else(packed)
     }
 }
 

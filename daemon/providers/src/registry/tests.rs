@@ -244,6 +244,13 @@ fn roles_are_given_by_settings_packs_and_what_can_be_reached() {
 }
 
 #[test]
+fn a_key_alone_is_enough_for_a_provider_without_a_best_model() {
+    let env = env(&[("GEMINI_API_KEY", "k")]);
+    let found = registry(Effective::default()).default_model("build", &env).unwrap();
+    assert!(found.starts_with("google/"), "{found}");
+}
+
+#[test]
 fn every_provider_is_listed_with_what_it_needs() {
     let entry = ProviderEntry { base_url: Some("http://127.0.0.1:9/v1".into()), ..ProviderEntry::default() };
     let env = env(&[
