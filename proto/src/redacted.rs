@@ -50,6 +50,7 @@ impl fmt::Debug for ClientContext {
             .field("umask", &self.umask)
             .field("interactive", &self.interactive)
             .field("client", &self.client)
+            .field("detached", &self.detached)
             .finish()
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, config, daemon, demo, doctor, models, packs, permissions, providers, runs, threads, trust, watch,
+    approvals, ask, config, daemon, demo, doctor, models, packs, permissions, providers, runs, threads, trust, usage,
+    watch,
 };
 
 /// A coding agent that lives in a daemon of your own.
@@ -99,6 +100,8 @@ pub(crate) enum Verb {
     /// List, find, add and remove providers of models
     #[command(subcommand, visible_alias = "provider")]
     Providers(providers::ProvidersVerb),
+    /// Tell what models have cost: tokens and money by thread, model, day, goal, provider or purpose
+    Usage(usage::UsageArgs),
     /// See and change the permission rules, and try out what they decide
     #[command(subcommand, visible_alias = "permission")]
     Permissions(permissions::PermissionsVerb),

@@ -90,6 +90,7 @@ impl Context {
             umask: umask(),
             interactive,
             client: "mcode ask".to_owned(),
+            detached: false,
         })
     }
 }

@@ -46,6 +46,25 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     Ok(Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() })
 }
 
+/// A moment so long before now (`7d`), the beginning of a day here (`2030-01-31`), or one by itself (`2030-01-31T18:00Z`).
+pub(crate) fn past(text: &str) -> Result<Timestamp, String> {
+    let now = mcode_env::Clock::now(&mcode_env::SystemClock).millis();
+    // Only a day has no colon.
+    let day = text.parse::<jiff::civil::Date>().ok().filter(|_| !text.contains(':'));
+    let at: jiff::Timestamp = if let Some(day) = day {
+        day.to_zoned_datetime(jiff::tz::TimeZone::system()).map_err(|error| format!("'{text}': {error}"))?.timestamp()
+    } else if let Ok(at) = text.parse() {
+        at
+    } else {
+        let ago = parse_duration(text)
+            .map_err(|_| format!("'{text}' is none of a span of time (7d), a day (2030-01-31), a moment"))?;
+        let millis = i64::try_from(ago.as_millis()).ok().and_then(|millis| now.checked_sub(millis));
+        let at = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        at.ok_or_else(|| format!("'{text}' is too long ago"))?
+    };
+    Ok(Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() })
+}
+
 /// A moment in the local time zone; empty when there is none.
 pub(crate) fn local(moment: Option<&Timestamp>) -> String {
     moment
@@ -64,6 +83,19 @@ mod tests {
         let moment = Timestamp { seconds: 0, nanos: 0 };
         assert!(span(Some(&moment), None).starts_with("since 19"));
         assert!(span(Some(&moment), Some(&moment)).contains(" to 19"));
+    }
+
+    #[test]
+    fn times_before_now_are_spans_days_and_moments() {
+        let now = mcode_env::Clock::now(&mcode_env::SystemClock).millis() / 1000;
+        let week = past("7d").unwrap().seconds;
+        assert!((now - 604_801..=now - 604_799).contains(&week), "{week}");
+        assert_eq!(past("1970-01-02T00:00:00Z").unwrap().seconds, 86_400);
+        // Wherever this runs, a day begins within half a day and a bit of Greenwich's.
+        assert!((past("1970-01-03").unwrap().seconds - 172_800).abs() <= 15 * 3600);
+        for bad in ["", "soon", "2030-13-01", "-3d", "99999999999d"] {
+            assert!(past(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ calls! {
     ModelServiceClient update_pack(UpdatePackRequest) -> UpdatePackResponse within CALL_DEADLINE;
     ModelServiceClient delete_pack(DeletePackRequest) -> DeletePackResponse within CALL_DEADLINE;
     ModelServiceClient use_pack(UsePackRequest) -> UsePackResponse within CALL_DEADLINE;
+    ModelServiceClient get_usage(GetUsageRequest) -> GetUsageResponse within CALL_DEADLINE;
 }
 
 impl Client {

@@ -12,17 +12,20 @@ use mcode_events::run::{Delivery, RunError, RunErrorKind, RunOptions, RunStatus}
 use mcode_events::state::ThreadState;
 use mcode_ids::{ItemId, RunId, ThreadId, TurnId};
 use mcode_models::ModelRegistry;
+use mcode_models::budget::Cap;
 use mcode_models::retry::RetryPolicy;
 use mcode_tools::{Bounds, FileLedger, ToolSet};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::gates::Gates;
 use crate::limits;
 use crate::live::LiveLane;
 use crate::port::{RecordError, RunPort};
 use crate::repetition::Repetition;
 use crate::rules::LiveRules;
 use crate::secrets::RunSecrets;
+use crate::treasury::Treasury;
 
 /// What a run works with. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -53,6 +56,12 @@ pub struct RunServices {
     pub retry: RetryPolicy,
     /// Models to fall back to, in order.
     pub fallback: Vec<String>,
+    /// Where all runs wait for providers.
+    pub gates: Arc<Gates>,
+    /// What all runs may spend together.
+    pub treasury: Arc<Treasury>,
+    /// The limits of that which count for this run.
+    pub caps: Vec<Cap>,
 }
 
 /// For whom and where a run works. Never stored.
@@ -134,6 +143,8 @@ pub(crate) struct Driver {
     pub(crate) last_call_denied: Option<String>,
     answer_tries: u32,
     pub(crate) refused_calls: u32,
+    /// The model that was left out last, and the one that was asked instead, as it was told.
+    pub(crate) detour: Option<(String, String)>,
 }
 
 /// How a turn goes on after a step.
@@ -153,6 +164,7 @@ impl Driver {
             last_call_denied: None,
             answer_tries: 0,
             refused_calls: 0,
+            detour: None,
         }
     }
 

@@ -9,14 +9,21 @@ pub const STEPS_MAX: u32 = 1000;
 pub fn check(limits: &RunLimits, run: &RunRecord) -> Result<(), RunError> {
     let max_steps = limits.max_steps.unwrap_or(STEPS_MAX).min(STEPS_MAX);
     if run.steps >= max_steps {
-        return Err(reached("STEP_LIMIT", format!("the limit of {max_steps} steps was reached"), "--max-steps"));
+        let message = format!("the limit of {max_steps} steps was reached");
+        return Err(reached("STEP_LIMIT", message, "--max-steps", "max_steps_per_run"));
     }
+    check_spending(limits, run)
+}
+
+/// Whether a run may send another request within its step.
+pub fn check_spending(limits: &RunLimits, run: &RunRecord) -> Result<(), RunError> {
     let tokens = run.usage.total_tokens();
     if let Some(max) = limits.max_tokens.filter(|max| tokens >= *max) {
         return Err(reached(
             "TOKEN_LIMIT",
             format!("the limit of {max} tokens was reached ({tokens} used)"),
             "--max-tokens",
+            "max_tokens_per_run",
         ));
     }
     let cost = run.usage.cost_usd;
@@ -25,17 +32,18 @@ pub fn check(limits: &RunLimits, run: &RunRecord) -> Result<(), RunError> {
             "COST_LIMIT",
             format!("the limit of ${max:.2} was reached (${cost:.4} spent)"),
             "--max-cost",
+            "max_cost_per_run",
         ));
     }
     Ok(())
 }
 
-fn reached(reason: &str, message: String, flag: &str) -> RunError {
+fn reached(reason: &str, message: String, flag: &str, setting: &str) -> RunError {
     RunError {
         kind: RunErrorKind::Limit,
         reason: reason.to_owned(),
         message,
-        hint: format!("raise it with {flag} or under [limits] in config.toml, then go on with --thread"),
+        hint: format!("raise it with {flag}, or {setting} under [limits] in config.toml, then go on with --thread"),
     }
 }
 
@@ -63,6 +71,8 @@ mod tests {
                 answer_schema: None,
                 trigger: Default::default(),
                 model_given: false,
+                detached: false,
+                goal_id: None,
                 kept: None,
             },
             status: RunStatus::Running,

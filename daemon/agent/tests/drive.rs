@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use mcode_agent::{AgentSignal, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, drive};
+use mcode_agent::{
+    AgentSignal, Gates, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, Treasury, drive,
+};
 use mcode_env::{IdGen, ManualClock, SeededIds};
 use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::run::{ApprovalPolicy, RunLimits, RunOptions, RunStatus};
@@ -136,6 +138,9 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         live: LiveLane::default(),
         retry: RetryPolicy::default(),
         fallback: fallback.iter().map(|model| (*model).to_owned()).collect(),
+        gates: Arc::new(Gates::new(Arc::new(ManualClock::default()))),
+        treasury: Arc::new(Treasury::new(Arc::new(|_| Box::pin(async { Ok(0) })))),
+        caps: Vec::new(),
     };
     let options = RunOptions {
         model: model.to_owned(),
@@ -149,6 +154,8 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         answer_schema: None,
         trigger: Default::default(),
         model_given: false,
+        detached: false,
+        goal_id: None,
         kept: None,
     };
     let context = RunContext {

@@ -1,7 +1,8 @@
 //! Events: what happened, in the order in which it happened.
 
 use mcode_ids::{
-    ApprovalId, InputId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId, TurnId,
+    ApprovalId, GoalId, InputId, ItemId, ProcessId, ProjectId, QuestionId, RunId, Seq, StepId, ThreadId, ToolCallId,
+    TurnId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +11,7 @@ use crate::ease::Ease;
 use crate::message::{Message, Part, Role};
 use crate::run::{Delivery, RunError, RunOptions, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
-use crate::usage::Usage;
+use crate::usage::{Usage, UsagePurpose};
 
 /// A durable fact about a thread.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,7 +197,19 @@ pub enum EventBody {
     /// The model is given less of the history from here on.
     HistoryEased { ease: Ease },
     /// A model request was paid for.
-    UsageRecorded { model: String, usage: Usage },
+    UsageRecorded {
+        model: String,
+        usage: Usage,
+        /// What the request was for.
+        #[serde(default, skip_serializing_if = "UsagePurpose::is_work")]
+        purpose: UsagePurpose,
+        /// Whether the model's price was known. Logs of earlier versions do not say; a cost above zero had a price.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        priced: bool,
+        /// The goal that it was for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        goal_id: Option<GoalId>,
+    },
     /// Something the user should know.
     Notice { level: String, text: String },
     /// A kind that this version does not know, or a payload that it can not read; kept as it is.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcode_ids::{InputId, RunId};
+use mcode_ids::{GoalId, InputId, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -276,9 +276,23 @@ pub struct RunOptions {
     /// Whether the model was named for this run: the thread keeps it for the mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub model_given: bool,
+    /// Whether nobody waits for its end: it may wait long for a provider, and others go first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
+    /// The goal that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal_id: Option<GoalId>,
     /// For the next daemon; runs of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
+}
+
+impl RunOptions {
+    /// Whether nobody sits and waits for the run.
+    #[must_use]
+    pub const fn is_background(&self) -> bool {
+        self.detached || matches!(self.trigger, RunTrigger::Background)
+    }
 }
 
 /// A run as the fold knows it.

@@ -216,6 +216,14 @@ impl ThreadState {
         self.open.run.and_then(|run_id| self.run(run_id))
     }
 
+    /// Whether the run at work waits for its provider: nobody was asked anything and no tool runs.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        let open = &self.open;
+        let nobody_asked = open.approvals.is_empty() && open.questions.is_empty() && open.tool_calls.is_empty();
+        nobody_asked && open.turn.is_some() && self.active_run().is_some_and(|run| run.status == RunStatus::Waiting)
+    }
+
     /// One word for lists: `idle`, `running` or `waiting`.
     #[must_use]
     pub fn activity(&self) -> &'static str {

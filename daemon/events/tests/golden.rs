@@ -87,6 +87,20 @@ fn a_known_kind_with_a_broken_payload_is_an_error_and_no_news() {
     assert!(EventBody::decode("notice", 1, r#"{"kind":"notice","level":"info","text":"x","later":1}"#).is_ok());
 }
 
+/// What is newer than the first form is left out where it says the usual, so that old logs read as what they were.
+#[test]
+fn usage_that_says_more_is_stored_with_that() {
+    let payload = r#"{"kind":"usage_recorded","model":"a/b","usage":{"input_tokens":1,"output_tokens":2,
+        "cache_read_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0,"cost_usd":0.0},"purpose":"judge","priced":true,
+        "goal_id":"gol_0190000000007000800000000000002a"}"#;
+    let body = EventBody::decode("usage_recorded", 1, payload).unwrap();
+    let EventBody::UsageRecorded { purpose, priced, goal_id, .. } = &body else { panic!("{body:?}") };
+    assert_eq!((*purpose, *priced, goal_id.is_some()), (mcode_events::usage::UsagePurpose::Judge, true, true));
+    let stored: Value = serde_json::from_str(&body.encode().unwrap()).unwrap();
+    assert_eq!(stored, serde_json::from_str::<Value>(payload).unwrap());
+    assert!(EventBody::decode("usage_recorded", 1, &payload.replace("judge", "fun")).is_err());
+}
+
 #[test]
 fn a_payload_of_another_kind_than_its_column_is_an_error() {
     let payload = r#"{"kind":"title_changed","title":"x"}"#;

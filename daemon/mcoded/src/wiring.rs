@@ -15,7 +15,8 @@ use mcode_server::{About, ConfigChange, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
 use mcode_text::chain;
 use mcode_threads::rules::own_rules;
-use mcode_threads::{Deps, RuleBook, Threads, recovery};
+use mcode_threads::spending::spent;
+use mcode_threads::{Deps, Gates, RuleBook, Threads, Treasury, recovery};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
 use mcode_tools::tasks::TasksTool;
@@ -133,15 +134,15 @@ async fn deps(
     tools.push(Arc::new(TasksTool));
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     Ok(Deps {
-        store,
         models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),
         rules,
         bounds,
         config: current,
-        clock,
         ids: Arc::new(SystemIds),
         retry: RetryPolicy::default(),
+        gates: Arc::new(Gates::new(Arc::clone(&clock))),
+        treasury: Arc::new(Treasury::new(spent(store.clone(), Arc::clone(&clock)))),
         reap_orphan: Arc::new(|pid, started_ticks| {
             Box::pin(async move {
                 if kill_orphan(ProcessIdentity { pid, started_ticks }).await {
@@ -162,6 +163,8 @@ async fn deps(
         going_on: Arc::default(),
         own_env: Arc::new(mcode_env::process::vars()),
         change_rule: change_rule(config.clone()),
+        store,
+        clock,
     })
 }
 

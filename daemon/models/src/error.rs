@@ -113,6 +113,12 @@ impl ModelError {
     pub fn is_retryable(&self) -> bool {
         self.should_retry.unwrap_or_else(|| self.kind.is_retryable())
     }
+
+    /// Whether the provider takes no more requests for now.
+    #[must_use]
+    pub const fn is_limit(&self) -> bool {
+        matches!(self.kind, ModelErrorKind::RateLimited | ModelErrorKind::Overloaded | ModelErrorKind::Quota)
+    }
 }
 
 impl fmt::Display for ModelError {

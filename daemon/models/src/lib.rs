@@ -1,14 +1,17 @@
 //! What the agent knows of models: requests, streams, errors, catalogue entries, and the policy of retries.
 //!
 //! A [`ModelProvider`] makes exactly one attempt at a request and streams what comes. Whether to try again is decided
-//! by [`retry`] and done by the agent, which records it. History is made fit for any wire by [`history`]; the wires
+//! by [`retry`] and done by the agent, which records it; whose turn it is at a provider by [`governor`], and whether there
+//! is money for it by [`budget`]. History is made fit for any wire by [`history`]; the wires
 //! themselves live in `mcode-providers`. Absent on purpose: HTTP, keys at rest, prompts.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod budget;
 pub mod catalog;
 pub mod directory;
 pub mod error;
+pub mod governor;
 pub mod history;
 pub mod packs;
 pub mod registry;

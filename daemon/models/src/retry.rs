@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::error::{ModelError, ModelErrorKind};
+use crate::governor::PATIENCE_WITH_FALLBACK_MS;
 
 /// The words by which providers mark a refused connection in [`ModelError::message`]: nobody listens there, so many
 /// slow attempts would only hide that.
@@ -32,6 +33,8 @@ pub struct RetryPolicy {
     pub max_attempts_waiting: u32,
     /// Attempts in all for every other failure that may pass.
     pub max_attempts: u32,
+    /// Attempts in all when a quota is used up that starts again soon.
+    pub max_attempts_quota: u32,
     /// Attempts in all when nobody listens at the address.
     pub max_attempts_refused: u32,
     /// The first delay; it doubles with each attempt.
@@ -51,6 +54,7 @@ impl Default for RetryPolicy {
         Self {
             max_attempts_waiting: 10,
             max_attempts: 5,
+            max_attempts_quota: 3,
             max_attempts_refused: 3,
             base: Duration::from_secs(1),
             cap: Duration::from_secs(60),
@@ -75,15 +79,17 @@ impl RetryPolicy {
         if overloaded && self.has_fallback && consecutive_overloads >= self.overloads_before_fallback {
             return RetryDecision::Fallback;
         }
-        let out_of_tries = if self.has_fallback && (overloaded || error.kind == ModelErrorKind::RateLimited) {
-            RetryDecision::Fallback
-        } else {
-            RetryDecision::GiveUp
-        };
-        if !error.is_retryable() {
+        let limited = error.is_limit();
+        let out_of_tries = if self.has_fallback && limited { RetryDecision::Fallback } else { RetryDecision::GiveUp };
+        // A quota that is used up is waited for when it is known until when.
+        let starts_again = error.kind == ModelErrorKind::Quota && error.retry_after.is_some();
+        let may_pass = error.is_retryable() || (starts_again && error.should_retry.is_none());
+        if !may_pass {
             return RetryDecision::GiveUp;
         }
-        if error.retry_after.is_some_and(|delay| delay > self.max_server_delay) {
+        let patience = Duration::from_millis(PATIENCE_WITH_FALLBACK_MS);
+        let most = if self.has_fallback && limited { patience } else { self.max_server_delay };
+        if error.retry_after.is_some_and(|delay| delay > most) {
             return out_of_tries;
         }
         if is_refused(error) {
@@ -94,6 +100,7 @@ impl RetryPolicy {
         }
         let most = match error.kind {
             ModelErrorKind::RateLimited | ModelErrorKind::Overloaded => self.max_attempts_waiting,
+            ModelErrorKind::Quota => self.max_attempts_quota,
             _ => self.max_attempts,
         };
         if attempt >= most {
@@ -106,6 +113,13 @@ impl RetryPolicy {
         if let Some(server) = server {
             return server.saturating_add(Duration::from_millis(jitter % (SERVER_JITTER_MS + 1)));
         }
+        self.own_delay(attempt, jitter)
+    }
+
+    /// The pause after so many failures when the server names none.
+    #[must_use]
+    pub fn own_delay(&self, failures: u32, jitter: u64) -> Duration {
+        let attempt = failures;
         let factor = 1u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         let full = self.base.saturating_mul(factor).min(self.cap);
         let millis = u64::try_from(full.as_millis()).unwrap_or(u64::MAX);
@@ -189,6 +203,28 @@ mod tests {
         assert!(matches!(policy.decide(1, 0, &limited, 0), RetryDecision::Retry { .. }));
         limited.retry_after = Some(Duration::from_secs(86_400));
         assert_eq!(policy.decide(1, 0, &limited, 0), RetryDecision::GiveUp);
+    }
+
+    #[test]
+    fn another_model_is_not_left_idle_for_a_pause_that_a_user_would_notice() {
+        let policy = RetryPolicy { has_fallback: true, ..RetryPolicy::default() };
+        for kind in [ModelErrorKind::RateLimited, ModelErrorKind::Overloaded, ModelErrorKind::Quota] {
+            let mut limited = error(kind);
+            limited.retry_after = Some(Duration::from_secs(5));
+            assert!(matches!(policy.decide(1, 0, &limited, 0), RetryDecision::Retry { .. }), "{kind:?}");
+            limited.retry_after = Some(Duration::from_secs(6));
+            assert_eq!(policy.decide(1, 0, &limited, 0), RetryDecision::Fallback, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_quota_that_starts_again_soon_is_waited_for_a_few_times() {
+        let policy = RetryPolicy::default();
+        let mut quota = error(ModelErrorKind::Quota);
+        assert_eq!(policy.decide(1, 0, &quota, 0), RetryDecision::GiveUp, "nobody knows when");
+        quota.retry_after = Some(Duration::from_secs(20));
+        assert!(after(policy.decide(2, 0, &quota, 0)) >= Duration::from_secs(20));
+        assert_eq!(policy.decide(3, 0, &quota, 0), RetryDecision::GiveUp);
     }
 
     #[test]

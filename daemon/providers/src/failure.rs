@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcode_env::{Clock, SystemClock};
 use mcode_models::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
@@ -21,6 +22,8 @@ pub(crate) struct Failure {
     pub(crate) failed_generation: Option<String>,
     /// When a used-up plan starts again, seconds since 1970 UTC.
     pub(crate) resets_at: Option<i64>,
+    /// The same in seconds from now.
+    pub(crate) resets_in: Option<f64>,
     /// The request field that is at fault.
     pub(crate) field: Option<String>,
 }
@@ -69,6 +72,7 @@ impl Failure {
         }
         failure.failed_generation = error.get("failed_generation").and_then(Value::as_str).map(shorten);
         failure.resets_at = error.get("resets_at").and_then(Value::as_i64);
+        failure.resets_in = error.get("resets_in_seconds").and_then(Value::as_f64);
         failure.field = error.get("param").and_then(Value::as_str).map(str::to_owned);
         failure
     }
@@ -127,6 +131,15 @@ impl Failure {
         self.codes.iter().any(|code| codes.contains(&code.as_str()))
     }
 
+    /// How long it is until a used-up plan starts again.
+    fn until_reset(&self) -> Option<Duration> {
+        let now = SystemClock.now().millis() / 1000;
+        #[allow(clippy::cast_precision_loss, reason = "seconds of a wait are far below 2^52")]
+        let from_moment = self.resets_at.map(|moment| moment.saturating_sub(now) as f64);
+        let seconds = from_moment.or(self.resets_in).filter(|seconds| *seconds > 0.0)?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
     /// The error for the agent. `host` is who said it.
     pub(crate) fn into_error(self, host: &str) -> ModelError {
         let kind = self.kind();
@@ -147,6 +160,9 @@ impl Failure {
         error.status = self.status;
         if kind.is_retryable() {
             error.retry_after = delay_in_words(&self.message);
+        }
+        if error.is_limit() {
+            error.retry_after = self.until_reset().or(error.retry_after);
         }
         error.hint = hint(kind).to_owned();
         error
@@ -247,7 +263,7 @@ pub(crate) fn delay_in_words(text: &str) -> Option<Duration> {
 }
 
 /// `4 seconds`, `4s`, `250ms`, `6m0s`, `1h2m`, `7` (seconds).
-fn parse_span(mut text: &str) -> Option<Duration> {
+pub(crate) fn parse_span(mut text: &str) -> Option<Duration> {
     let mut total = 0f64;
     let mut found = false;
     loop {

@@ -329,6 +329,9 @@ pub(crate) fn read_retry_headers(error: &mut ModelError, headers: &HeaderMap) {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()).map(|millis| millis / 1_000.0);
     let seconds = millis.or_else(|| text("retry-after").and_then(seconds_until));
+    let resets =
+        || if error.is_limit() { error.retry_after.is_none().then(|| until_reset(headers)).flatten() } else { None };
+    let seconds = seconds.or_else(resets);
     if let Some(delay) = seconds.filter(|delay| *delay > 0.0).and_then(|delay| Duration::try_from_secs_f64(delay).ok())
     {
         error.retry_after = Some(delay);
@@ -341,6 +344,34 @@ pub(crate) fn read_retry_headers(error: &mut ModelError, headers: &HeaderMap) {
     if let Some(delay) = error.retry_after.filter(|delay| *delay > LONG_DELAY) {
         error.message.push_str(&format!(" (the server asks to wait {})", span(delay)));
     }
+}
+
+/// Seconds until the limit that is used up starts again, by the headers with which Anthropic and OpenAI tell of each of
+/// their limits; the latest one when several are.
+fn until_reset(headers: &HeaderMap) -> Option<f64> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let used_up = |name: &str| text(name).and_then(|left| left.parse::<f64>().ok()).is_some_and(|left| left <= 0.0);
+    let mut seconds: Vec<f64> = Vec::new();
+    for limit in ["requests", "tokens", "input-tokens", "output-tokens"] {
+        if used_up(&format!("anthropic-ratelimit-{limit}-remaining")) {
+            let moment = text(&format!("anthropic-ratelimit-{limit}-reset"));
+            seconds.extend(moment.and_then(|moment| moment.parse::<jiff::Timestamp>().ok()).map(seconds_from_now));
+        }
+        if used_up(&format!("x-ratelimit-remaining-{limit}")) {
+            let span = text(&format!("x-ratelimit-reset-{limit}"));
+            seconds.extend(span.and_then(crate::failure::parse_span).map(|span| span.as_secs_f64()));
+        }
+    }
+    if text("anthropic-ratelimit-unified-status") == Some("rejected") {
+        let moment = text("anthropic-ratelimit-unified-reset").and_then(|moment| moment.parse::<i64>().ok());
+        seconds.extend(moment.and_then(|moment| jiff::Timestamp::from_second(moment).ok()).map(seconds_from_now));
+    }
+    seconds.into_iter().reduce(f64::max)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "milliseconds of a wait are far below 2^52")]
+fn seconds_from_now(moment: jiff::Timestamp) -> f64 {
+    moment.as_millisecond().saturating_sub(SystemClock.now().millis()) as f64 / 1_000.0
 }
 
 /// Seconds, or an HTTP date.
@@ -428,6 +459,25 @@ mod tests {
         let delay = read(&[("retry-after", date)]).retry_after.unwrap();
         assert!(delay > Duration::from_secs(50) && delay <= Duration::from_secs(60), "{delay:?}");
         assert_eq!(read(&[("retry-after", "soon".into())]).retry_after, None);
+        // Of the limits with a header of their own only those that are used up count.
+        let soon = jiff::Timestamp::from_millisecond(SystemClock.now().millis() + 90_000).unwrap();
+        let limits = |left: &str| {
+            read(&[
+                ("anthropic-ratelimit-requests-remaining", "7".into()),
+                ("anthropic-ratelimit-requests-reset", "2999-01-01T00:00:00Z".into()),
+                ("anthropic-ratelimit-input-tokens-remaining", left.into()),
+                ("anthropic-ratelimit-input-tokens-reset", soon.to_string()),
+            ])
+        };
+        let delay = limits("0").retry_after.unwrap();
+        assert!(delay > Duration::from_secs(80) && delay <= Duration::from_secs(90), "{delay:?}");
+        assert_eq!(limits("1").retry_after, None);
+        let openai = [("x-ratelimit-remaining-tokens", "0".into()), ("x-ratelimit-reset-tokens", "6m0s".into())];
+        assert_eq!(read(&openai).retry_after, Some(Duration::from_secs(360)));
+        assert_eq!(
+            read(&[openai[0].clone(), openai[1].clone(), ("retry-after", "2".into())]).retry_after,
+            Some(Duration::from_secs(2))
+        );
         assert_eq!(read(&[("retry-after", "-3".into())]).retry_after, None);
         assert_eq!(read(&[("x-should-retry", "false".into())]).should_retry, Some(false));
         assert!(read(&[("retry-after", "86400".into())]).message.contains("wait 24 h"));

@@ -120,9 +120,7 @@ pub(crate) fn scope(scope: i32, until: Option<&prost_types::Timestamp>) -> Resul
         Ok(v1::RuleScope::Project) => GrantScope::Project,
         Err(_) => return Err(bad_field("scope", format!("{scope} is not a scope"))),
     };
-    let millis =
-        |at: &prost_types::Timestamp| at.seconds.saturating_mul(1000).saturating_add(i64::from(at.nanos / 1_000_000));
-    Ok((scope, until.map(millis)))
+    Ok((scope, until.map(value::millis)))
 }
 
 /// A path of a request that has to be absolute.
@@ -212,6 +210,7 @@ pub(crate) async fn new_run(
         approval,
         asker,
         interactive: context.interactive,
+        detached: context.detached,
         limits: limits(request.limits)?,
         cwd: absolute("context.cwd", &context.cwd)?,
         add_dirs,

@@ -20,6 +20,7 @@ mod projection;
 mod read;
 mod row;
 mod schema;
+mod usage;
 mod write;
 
 use std::path::PathBuf;
@@ -29,12 +30,14 @@ use mcode_env::Clock;
 use mcode_events::blob::Blobs;
 use mcode_events::event::NewEvent;
 use mcode_events::state::ThreadState;
-use mcode_ids::{ApprovalId, ProjectId, QuestionId, RequestId, RunId, Seq, ThreadId, ToolCallId};
+use mcode_events::usage::NanoUsd;
+use mcode_ids::{ApprovalId, GoalId, ProjectId, QuestionId, RequestId, RunId, Seq, ThreadId, ToolCallId};
 
 pub use crate::audit::{AUDIT_CUT, AUDIT_RECORDS_MAX, AuditCheck, AuditRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
 pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};
 pub use crate::projection::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+pub use crate::usage::{UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums};
 
 /// The largest event payload that is kept in the log itself, in bytes; larger ones go to a blob.
 pub const INLINE_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
@@ -215,8 +218,23 @@ impl Store {
         self.readers.run(move |reader| reader.project(project_id)).await
     }
 
-    /// US dollars spent since a moment (milliseconds since 1970 UTC), over all threads.
-    pub async fn cost_since(&self, at_ms: i64) -> Result<f64, ReadError> {
-        self.readers.run(move |reader| reader.cost_since(at_ms)).await
+    /// Money spent since a moment (milliseconds since 1970 UTC), over all threads, also those that were deleted.
+    pub async fn spent_since(&self, at_ms: i64) -> Result<NanoUsd, ReadError> {
+        self.readers.run(move |reader| reader.spent_since(at_ms)).await
+    }
+
+    /// Money spent for a goal.
+    pub async fn spent_for(&self, goal_id: GoalId) -> Result<NanoUsd, ReadError> {
+        self.readers.run(move |reader| reader.spent_for(goal_id)).await
+    }
+
+    /// Tokens and money, summed.
+    pub async fn usage(&self, filter: UsageFilter) -> Result<UsageReport, ReadError> {
+        self.readers.run(move |reader| reader.usage(&filter)).await
+    }
+
+    /// Makes what is kept of requests' costs anew from the log; that of deleted threads stays.
+    pub async fn rebuild_usage(&self) -> Result<(), StoreError> {
+        self.writer.change(|transaction, _now| usage::rebuild(transaction)).await
     }
 }

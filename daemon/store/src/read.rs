@@ -278,14 +278,6 @@ impl Reader<'_> {
             .optional()?;
         Ok(row)
     }
-
-    pub(crate) fn cost_since(&self, at_ms: i64) -> Result<f64, ReadError> {
-        let sum: Option<f64> = self
-            .connection
-            .prepare_cached("SELECT SUM(cost_usd) FROM spending WHERE at >= ?1")?
-            .query_row([at_ms], |row| row.get(0))?;
-        Ok(sum.unwrap_or(0.0))
-    }
 }
 
 const THREAD_COLUMNS: &str = "thread_id, project_id, cwd, title, model, mode, activity, active_run, archived, ephemeral, \

@@ -123,7 +123,34 @@ CREATE TABLE naming (
 );
 INSERT INTO naming SELECT '', 0 WHERE EXISTS (SELECT 1 FROM events);
 ",
+    // Takes the place of `spending`, which stays empty; `usage::fill` moves what is there.
+    "
+CREATE TABLE usage (
+    thread_id          TEXT NOT NULL,
+    seq                INTEGER NOT NULL,
+    at                 INTEGER NOT NULL,
+    project_id         TEXT NOT NULL,
+    run_id             TEXT NOT NULL,
+    goal_id            TEXT NOT NULL,
+    model              TEXT NOT NULL,
+    provider           TEXT NOT NULL,
+    purpose            TEXT NOT NULL,
+    input_tokens       INTEGER NOT NULL,
+    output_tokens      INTEGER NOT NULL,
+    cache_read_tokens  INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    reasoning_tokens   INTEGER NOT NULL,
+    cost_nanos         INTEGER NOT NULL,
+    priced             INTEGER NOT NULL,
+    PRIMARY KEY (thread_id, seq)
+) WITHOUT ROWID;
+CREATE INDEX usage_by_time ON usage (at);
+CREATE INDEX usage_by_goal ON usage (goal_id) WHERE goal_id <> '';
+",
 ];
+
+/// The schema version that first had the table of usage.
+const USAGE_SINCE: i64 = 4;
 
 /// Opens the database for writing and brings its schema up to date.
 pub(crate) fn open(path: &Path, blobs: &BlobFiles) -> Result<Connection, StoreError> {
@@ -167,6 +194,9 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         transaction.execute_batch(step)?;
     }
+    if found < USAGE_SINCE {
+        crate::usage::fill(&transaction)?;
+    }
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(())
@@ -207,8 +237,61 @@ mod tests {
     }
 
     #[test]
+    fn what_older_logs_have_cost_is_known_after_a_start() {
+        for known in 1..usize::try_from(USAGE_SINCE).unwrap() {
+            let dir = tempfile::tempdir().unwrap();
+            let (path, blobs) = (dir.path().join("mcode.db"), BlobFiles::open(dir.path().join("blobs")).unwrap());
+            let connection = Connection::open(&path).unwrap();
+            for step in &MIGRATIONS[..known] {
+                connection.execute_batch(step).unwrap();
+            }
+            connection.pragma_update(None, "user_version", i64::try_from(known).unwrap()).unwrap();
+            let thread = "INSERT INTO threads VALUES ('thr_a', 'prj_a', '/', 't', 'a/b', 'build', 'idle', NULL, 0, 0, 0, 1, 1, 2, '{}')";
+            connection.execute(thread, []).unwrap();
+            for (seq, cost) in [(1, "0.000000075"), (2, "0.0")] {
+                let payload = format!(
+                    r#"{{"kind":"usage_recorded","model":"a/b/c","usage":{{"input_tokens":{seq},"output_tokens":2,"cost_usd":{cost}}}}}"#
+                );
+                let insert = "INSERT INTO events VALUES ('thr_a', ?1, 7, 'usage_recorded', 1, 'run_a', NULL, 0, ?2, 0)";
+                connection.execute(insert, rusqlite::params![seq, payload]).unwrap();
+            }
+            // One that is there still, and two of a thread that was deleted.
+            for (at, thread, cost) in [(7, "thr_a", 0.000_000_075), (5, "thr_gone", 0.1), (6, "thr_gone", 0.2)] {
+                let insert = "INSERT INTO spending VALUES (?1, ?2, ?3)";
+                connection.execute(insert, rusqlite::params![at, thread, cost]).unwrap();
+            }
+            drop(connection);
+            let connection = open(&path, &blobs).unwrap();
+            let rows = "SELECT thread_id, at, model, provider, purpose, run_id, input_tokens + output_tokens, cost_nanos, priced
+                        FROM usage ORDER BY thread_id, at, seq";
+            let mut statement = connection.prepare(rows).unwrap();
+            let rows: Vec<String> = statement
+                .query_map([], |row| {
+                    let text = |at| row.get::<_, String>(at);
+                    let number = |at| row.get::<_, i64>(at);
+                    let (of, what) = ((text(0)?, number(1)?, text(2)?), (text(3)?, text(4)?, text(5)?));
+                    Ok(format!("{of:?} {what:?} {} {} {}", number(6)?, number(7)?, number(8)?))
+                })
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            assert_eq!(
+                rows,
+                [
+                    r#"("thr_a", 7, "a/b/c") ("a", "work", "run_a") 3 75 1"#,
+                    r#"("thr_a", 7, "a/b/c") ("a", "work", "run_a") 4 0 0"#,
+                    r#"("thr_gone", 5, "") ("", "work", "") 0 100000000 1"#,
+                    r#"("thr_gone", 6, "") ("", "work", "") 0 200000000 1"#,
+                ],
+                "from schema {known}"
+            );
+        }
+    }
+
+    #[test]
     fn what_older_logs_name_is_known_after_a_start() {
-        for known in 1..MIGRATIONS.len() {
+        // From the third version on the writer keeps it itself.
+        for known in 1..3 {
             let dir = tempfile::tempdir().unwrap();
             let (path, blobs) = (dir.path().join("mcode.db"), BlobFiles::open(dir.path().join("blobs")).unwrap());
             let (thread_id, bodies) = left_by(known, &path, &blobs, 1003);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcode_env::Clock;
 use mcode_events::AuditEntry;
-use mcode_events::event::{Event, EventBody};
+use mcode_events::event::{Event, EventBody, NewEvent};
 use mcode_ids::{Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::sync::{mpsc, oneshot};
@@ -15,6 +15,7 @@ use crate::named::Named;
 use crate::presence::Presence;
 use crate::projection::{ProjectRow, RunRow, ThreadRow};
 use crate::row::EventRow;
+use crate::usage::Paid;
 use crate::{Append, REQUEST_ID_KEPT_MS};
 
 /// Commands that may wait for the writer; more make their senders wait.
@@ -297,8 +298,9 @@ fn write(
         ])?;
     }
     named.keep(transaction, &thread)?;
-    for event in &append.events {
-        write_look_ups(transaction, append, &thread, &event.body)?;
+    for (event, row) in append.events.iter().zip(rows) {
+        write_look_ups(transaction, &thread, &event.body)?;
+        write_usage(transaction, append, &thread, row.seq, event)?;
     }
     write_thread(transaction, &thread, &append.row)?;
     for run in &append.runs {
@@ -315,23 +317,35 @@ fn write(
     Ok(Seq::new(append.expected.get() + rows.len() as u64))
 }
 
-fn write_look_ups(
+fn write_usage(
     transaction: &Transaction<'_>,
     append: &Append,
     thread: &str,
-    body: &EventBody,
+    seq: i64,
+    event: &NewEvent,
 ) -> Result<(), AppendError> {
+    let EventBody::UsageRecorded { model, usage, purpose, priced, goal_id } = &event.body else { return Ok(()) };
+    let paid = Paid {
+        thread,
+        seq,
+        at_ms: append.at_ms,
+        project_id: append.row.project_id,
+        run_id: event.run_id,
+        goal_id: *goal_id,
+        model,
+        purpose: *purpose,
+        usage,
+        priced: *priced,
+    };
+    Ok(paid.write(transaction)?)
+}
+
+fn write_look_ups(transaction: &Transaction<'_>, thread: &str, body: &EventBody) -> Result<(), AppendError> {
     let (id, open) = match body {
         EventBody::ApprovalRequested { request } => (request.approval_id.to_string(), true),
         EventBody::ApprovalResolved { approval_id, .. } => (approval_id.to_string(), false),
         EventBody::QuestionAsked { question } => (question.question_id.to_string(), true),
         EventBody::QuestionAnswered { question_id, .. } => (question_id.to_string(), false),
-        EventBody::UsageRecorded { usage, .. } if usage.cost_usd > 0.0 => {
-            transaction
-                .prepare_cached("INSERT INTO spending (at, thread_id, cost_usd) VALUES (?1, ?2, ?3)")?
-                .execute(params![append.at_ms, thread, usage.cost_usd])?;
-            return Ok(());
-        }
         _ => return Ok(()),
     };
     if open {

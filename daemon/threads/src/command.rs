@@ -96,6 +96,8 @@ pub struct NewRun {
     pub asker: Asker,
     /// Whether somebody is there to answer.
     pub interactive: bool,
+    /// Whether nobody waits for its end.
+    pub detached: bool,
     /// Limits.
     pub limits: RunLimits,
     /// Where the client stands: absolute.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use mcode_agent::{Gates, Treasury};
 use mcode_config::Effective;
 use mcode_env::{Clock, IdGen};
 use mcode_ids::ToolCallId;
@@ -63,6 +64,10 @@ pub struct Deps {
     pub ids: Arc<dyn IdGen>,
     /// When to try a model again.
     pub retry: RetryPolicy,
+    /// Where all runs wait for providers.
+    pub gates: Arc<Gates>,
+    /// What all runs may spend together.
+    pub treasury: Arc<Treasury>,
     /// For recovery.
     pub reap_orphan: ReapOrphan,
     /// For recovery.

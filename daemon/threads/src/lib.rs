@@ -27,6 +27,7 @@ pub mod resuming;
 pub mod rules;
 mod run;
 mod signals;
+pub mod spending;
 mod starting;
 pub mod trust;
 mod waking;
@@ -36,11 +37,14 @@ pub use command::{Answered, Asker, GrantScope, NewInput, NewRun, NewThread, Reso
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
 pub use mcode_agent::secrets::{looks_like_a_key, redact};
-pub use mcode_agent::{LiveKey, LiveState};
+pub use mcode_agent::{Gates, LiveKey, LiveState, Treasury};
 pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
 pub use mcode_events::audit::AuditEntry;
 pub use mcode_permissions::{Access, Effect, Mode};
-pub use mcode_store::{AuditCheck, AuditRow, GrantRow, Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow};
+pub use mcode_store::{
+    AuditCheck, AuditRow, GrantRow, Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow, UsageFilter,
+    UsageGroup, UsageReport, UsageRow, UsageSums,
+};
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
 pub use registry::{Subscription, Threads};

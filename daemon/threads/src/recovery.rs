@@ -2,7 +2,8 @@
 //!
 //! Nothing is run again by itself. Commands outlive the daemon; those that are found, running or ended since, stay open
 //! and are taken up by their thread's actor, with the run of a call that waits for one. A run that waits for an answer
-//! stays open too, with the calls of which nothing was run yet. Everything else that is open is closed as interrupted.
+//! stays open too, with the calls of which nothing was run yet; and one that waits for a provider's quota, if the daemon can
+//! ask that by itself. Everything else that is open is closed as interrupted.
 //! Commands that nobody knows any more are ended.
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use mcode_events::closing_events;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
-use mcode_events::run::RunStatus;
+use mcode_events::run::{RunRecord, RunStatus};
 use mcode_events::state::ThreadState;
 use mcode_ids::{ProcessId, ThreadId, ToolCallId};
 use mcode_store::{Append, ThreadRow};
@@ -126,11 +127,21 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<Pr
 
 /// Whether the run is gone on with: it waits for a command that was found, or for an answer, or was just given one.
 fn goes_on(state: &ThreadState, kept: &Kept) -> bool {
+    if parked(state) {
+        return true;
+    }
     let open = &state.open;
     let asked = !(open.approvals.is_empty() && open.questions.is_empty() && open.replies.is_empty())
         || open.settled.keys().any(|call| !open.begun.contains(call));
     let can_be = state.active_run().is_some_and(|run| run.options.kept.is_some());
     open.turn.is_some() && (!kept.calls.is_empty() || (asked && can_be))
+}
+
+/// Whether the run waits for its provider's quota, and the daemon can ask that by itself: the step that was not begun yet
+/// is begun anew.
+fn parked(state: &ThreadState) -> bool {
+    let own_access = |run: &RunRecord| run.options.kept.as_ref().is_some_and(|kept| kept.own_access);
+    state.is_parked() && state.active_run().is_some_and(own_access)
 }
 
 /// Keeps the calls of which nothing was run yet: what somebody was asked about and has not begun, what asks the user, and
@@ -183,11 +194,15 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
     closing.open.questions.retain(|_, question| !kept.calls.contains(&question.tool_call_id));
     let still_waits = closing.open.approvals.len() + closing.open.questions.len()
         < state.open.approvals.len() + state.open.questions.len();
-    let goes_on = !kept.calls.is_empty();
-    let holds_the_call =
-        |body: &EventBody| matches!(body, EventBody::StepFinished { .. } | EventBody::TurnFinished { .. });
+    let parked = parked(state);
+    let goes_on = !kept.calls.is_empty() || parked;
+    let stays = |body: &EventBody| match body {
+        EventBody::StepFinished { .. } => goes_on && !parked,
+        EventBody::TurnFinished { .. } => goes_on,
+        _ => false,
+    };
     let ends = closing_events(&closing, RunStatus::Interrupted, REASON, true);
-    events.extend(ends.into_iter().filter(|new| !(goes_on && holds_the_call(&new.body))));
+    events.extend(ends.into_iter().filter(|new| !stays(&new.body)));
     match run_id {
         Some(run_id) if !goes_on => {
             let body = EventBody::RunFinished {

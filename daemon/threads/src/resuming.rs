@@ -139,17 +139,18 @@ impl Actor {
         env
     }
 
-    /// Whether the run at work waits for an answer that the next daemon can go on waiting for.
+    /// Whether the run at work waits for an answer, or for a provider, and the next daemon can go on waiting for that.
     pub(crate) fn waits(&self) -> bool {
-        let kept = self.state.active_run().is_some_and(|run| run.options.kept.is_some());
-        kept && !(self.state.open.approvals.is_empty() && self.state.open.questions.is_empty())
+        let Some(kept) = self.state.active_run().and_then(|run| run.options.kept.as_ref()) else { return false };
+        let asked = !(self.state.open.approvals.is_empty() && self.state.open.questions.is_empty());
+        asked || (kept.own_access && self.state.is_parked())
     }
 
     /// Goes on with what an earlier daemon left, if recovery left anything or a command of it was found.
     pub(crate) async fn resume_left(&mut self, attended: Vec<AdoptedCall>) {
         let untouched = self.deps.going_on.take(self.thread_id) && self.damage.is_none();
         let open = &self.state.open;
-        let anything = !attended.is_empty() || (untouched && !open.tool_calls.is_empty());
+        let anything = !attended.is_empty() || untouched;
         let (Some(run_id), Some(turn_id), true) = (open.run, open.turn, anything) else { return };
         if let Err(error) = self.resume(run_id, turn_id, attended, untouched).await {
             tracing::error!(thread_id = %self.thread_id, %error, "a run could not be gone on with");

@@ -21,9 +21,6 @@ use crate::error::ThreadError;
 use crate::rules::Place;
 use crate::run::ActiveRun;
 
-/// Milliseconds over which the daily budget is counted.
-const DAY_MS: i64 = 24 * 60 * 60 * 1000;
-
 /// A run that is about to begin: as what, where, and for whom.
 pub(crate) struct Working {
     pub(crate) options: RunOptions,
@@ -115,7 +112,7 @@ impl Actor {
         words: Words,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
-        self.check_day().await?;
+        crate::spending::check_day(&self.deps, working.project.as_deref()).await?;
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
@@ -211,6 +208,9 @@ impl Actor {
             live: self.live.clone(),
             retry: self.deps.retry,
             fallback: self.fallback(project.as_deref()),
+            gates: Arc::clone(&self.deps.gates),
+            treasury: Arc::clone(&self.deps.treasury),
+            caps: crate::spending::caps(&(self.deps.config)(), project.as_deref()),
         };
         let context = RunContext {
             thread_id: self.thread_id,
@@ -331,18 +331,9 @@ impl Actor {
             answer_schema: run.answer_schema.clone(),
             trigger: run.asker.trigger(),
             model_given: run.model.is_some(),
+            detached: run.detached,
+            goal_id: None,
             kept: None,
-        })
-    }
-
-    async fn check_day(&self) -> Result<(), ThreadError> {
-        let Some(max) = (self.deps.config)().limits.max_cost_per_day else { return Ok(()) };
-        let spent = self.deps.store.cost_since(self.deps.clock.now().plus_millis(-DAY_MS).millis()).await?;
-        if spent < max {
-            return Ok(());
-        }
-        Err(ThreadError::Limit {
-            message: format!("the daily limit of ${max:.2} was reached (${spent:.4} spent in 24 h)"),
         })
     }
 }

@@ -117,6 +117,8 @@ mod tests {
                 answer_schema: None,
                 trigger: RunTrigger::Person,
                 model_given: false,
+                detached: false,
+                goal_id: None,
                 kept: None,
             },
             status: RunStatus::Done,

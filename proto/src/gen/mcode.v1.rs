@@ -1966,6 +1966,15 @@ pub struct UsageRecorded {
     /// What it cost.
     #[prost(message, optional, tag = "2")]
     pub usage: ::core::option::Option<Usage>,
+    /// What it was for: work, title, memory, judge, subagent or probe.
+    #[prost(string, tag = "3")]
+    pub purpose: ::prost::alloc::string::String,
+    /// Whether the model's price is known; where it is not, the cost is unknown and not zero.
+    #[prost(bool, tag = "4")]
+    pub priced: bool,
+    /// The goal that it was for; empty for none.
+    #[prost(string, tag = "5")]
+    pub goal_id: ::prost::alloc::string::String,
 }
 /// Something the user should know.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2833,6 +2842,130 @@ pub struct RemoveProviderResponse {
     #[prost(string, tag = "1")]
     pub file: ::prost::alloc::string::String,
 }
+/// Asks for tokens and money.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUsageRequest {
+    /// Summed by what.
+    #[prost(enumeration = "UsageGroup", tag = "1")]
+    pub group_by: i32,
+    /// From this moment on; without it, from the beginning.
+    #[prost(message, optional, tag = "2")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// Before this moment; without it, to the end.
+    #[prost(message, optional, tag = "3")]
+    pub until: ::core::option::Option<::prost_types::Timestamp>,
+    /// Only of this project.
+    #[prost(string, tag = "4")]
+    pub project_id: ::prost::alloc::string::String,
+    /// Only of this thread; one that was deleted too.
+    #[prost(string, tag = "5")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// How many rows; 50 when zero, at most 500.
+    #[prost(uint32, tag = "6")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "7")]
+    pub page_token: ::prost::alloc::string::String,
+    /// The client's time zone as TZ has it, such as "Europe/Berlin"; empty for UTC. Days are of this zone.
+    #[prost(string, tag = "8")]
+    pub time_zone: ::prost::alloc::string::String,
+}
+/// Sums of one thread, model, day, goal, provider or purpose.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UsageRow {
+    /// Its id or name; a day as 2001-01-31; empty for requests that were of no goal.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// The title of a thread.
+    #[prost(string, tag = "2")]
+    pub title: ::prost::alloc::string::String,
+    /// Whether it is a thread that was deleted since.
+    #[prost(bool, tag = "3")]
+    pub deleted: bool,
+    /// Tokens and money.
+    #[prost(message, optional, tag = "4")]
+    pub usage: ::core::option::Option<Usage>,
+    /// Model requests, failed ones that cost something included.
+    #[prost(uint64, tag = "5")]
+    pub requests: u64,
+    /// Billionths of a US dollar: the money in `usage` as a whole number.
+    #[prost(int64, tag = "6")]
+    pub cost_nano_usd: i64,
+    /// Tokens of models whose price is not known. What they cost is in no sum.
+    #[prost(uint64, tag = "7")]
+    pub unpriced_tokens: u64,
+}
+/// Sums, what cost most first; days newest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetUsageResponse {
+    /// The rows.
+    #[prost(message, repeated, tag = "1")]
+    pub rows: ::prost::alloc::vec::Vec<UsageRow>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// The sum of all rows, those of other pages too.
+    #[prost(message, optional, tag = "3")]
+    pub usage: ::core::option::Option<Usage>,
+    /// Their model requests.
+    #[prost(uint64, tag = "4")]
+    pub requests: u64,
+    /// Their money in billionths of a US dollar.
+    #[prost(int64, tag = "5")]
+    pub cost_nano_usd: i64,
+    /// Their tokens without a known price.
+    #[prost(uint64, tag = "6")]
+    pub unpriced_tokens: u64,
+}
+/// What usage is summed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum UsageGroup {
+    /// Threads.
+    Unspecified = 0,
+    /// Threads.
+    Thread = 1,
+    /// Models.
+    Model = 2,
+    /// Days, where the client is.
+    Day = 3,
+    /// Goals.
+    Goal = 4,
+    /// Providers.
+    Provider = 5,
+    /// What the requests were for.
+    Purpose = 6,
+}
+impl UsageGroup {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "USAGE_GROUP_UNSPECIFIED",
+            Self::Thread => "USAGE_GROUP_THREAD",
+            Self::Model => "USAGE_GROUP_MODEL",
+            Self::Day => "USAGE_GROUP_DAY",
+            Self::Goal => "USAGE_GROUP_GOAL",
+            Self::Provider => "USAGE_GROUP_PROVIDER",
+            Self::Purpose => "USAGE_GROUP_PURPOSE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "USAGE_GROUP_UNSPECIFIED" => Some(Self::Unspecified),
+            "USAGE_GROUP_THREAD" => Some(Self::Thread),
+            "USAGE_GROUP_MODEL" => Some(Self::Model),
+            "USAGE_GROUP_DAY" => Some(Self::Day),
+            "USAGE_GROUP_GOAL" => Some(Self::Goal),
+            "USAGE_GROUP_PROVIDER" => Some(Self::Provider),
+            "USAGE_GROUP_PURPOSE" => Some(Self::Purpose),
+            _ => None,
+        }
+    }
+}
 /// A model.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Model {
@@ -2920,7 +3053,7 @@ pub mod model_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Lists and chooses models, their providers, and which model has which role. What changes something is for people.
+    /// Lists and chooses models, their providers, and which model has which role; tells what they have cost. What changes something is for people.
     #[derive(Debug, Clone)]
     pub struct ModelServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -3301,6 +3434,31 @@ pub mod model_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ModelService", "UsePack"));
             self.inner.unary(req, path, codec).await
         }
+        /// Tokens and money, summed over all threads, also those that were deleted.
+        pub async fn get_usage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUsageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/GetUsage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "GetUsage"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3409,8 +3567,16 @@ pub mod model_service_server {
             &self,
             request: tonic::Request<super::UsePackRequest>,
         ) -> std::result::Result<tonic::Response<super::UsePackResponse>, tonic::Status>;
+        /// Tokens and money, summed over all threads, also those that were deleted.
+        async fn get_usage(
+            &self,
+            request: tonic::Request<super::GetUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUsageResponse>,
+            tonic::Status,
+        >;
     }
-    /// Lists and chooses models, their providers, and which model has which role. What changes something is for people.
+    /// Lists and chooses models, their providers, and which model has which role; tells what they have cost. What changes something is for people.
     #[derive(Debug)]
     pub struct ModelServiceServer<T> {
         inner: Arc<T>,
@@ -4028,6 +4194,51 @@ pub mod model_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/mcode.v1.ModelService/GetUsage" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetUsageSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::GetUsageRequest>
+                    for GetUsageSvc<T> {
+                        type Response = super::GetUsageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetUsageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::get_usage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetUsageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -4090,6 +4301,10 @@ pub struct ClientContext {
     /// Who asks, for people, such as "mcode ask".
     #[prost(string, tag = "5")]
     pub client: ::prost::alloc::string::String,
+    /// Whether nobody waits for the end of the run: it waits for a provider's quota to start again, up to a day, and gives
+    /// way to runs that somebody waits for.
+    #[prost(bool, tag = "6")]
+    pub detached: bool,
 }
 /// Limits of a run; zero is none.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -1,4 +1,4 @@
-//! The one reader of time, randomness, environment variables and the working directory.
+//! The one reader of time, time zones, randomness, environment variables and the working directory.
 //!
 //! Everything else takes these as inputs, so tests decide them. [`Clock`] and [`IdGen`] have one real and one
 //! scripted implementation; [`Dirs`] answers where mcode keeps its files; [`files`] writes files atomically.
@@ -10,7 +10,9 @@ pub mod dirs;
 pub mod files;
 pub mod ids;
 pub mod process;
+pub mod zone;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use dirs::{Dirs, DirsError, further_managed_file, managed_file};
 pub use ids::{IdGen, SeededIds, SystemIds};
+pub use zone::Zone;

@@ -133,6 +133,10 @@ typed_id!(
     GrantId, "grant", "grt_"
 );
 typed_id!(
+    /// Something that the agent works towards over many runs.
+    GoalId, "goal", "gol_"
+);
+typed_id!(
     /// Joins what a user was told with the chain of causes in the daemon's log.
     ErrorId, "error", "err_"
 );

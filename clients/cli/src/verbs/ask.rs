@@ -233,6 +233,7 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
     let approve = approval(args)?;
     // Detached, any client may answer, if that was asked for by name.
     let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { terminal::is_there() };
+    let surroundings = v1::ClientContext { detached: args.detach, ..context.client_context(&cwd, interactive)? };
     Ok(v1::StartRunRequest {
         request_id: request_id(),
         thread_id: args.thread.clone().unwrap_or_default(),
@@ -242,7 +243,7 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
         thinking: word(args.think.as_ref()),
         approve: approve.into(),
         limits: limits(args),
-        context: Some(context.client_context(&cwd, interactive)?),
+        context: Some(surroundings),
         add_dirs: args.add_dirs.iter().map(|path| input::folder(&cwd, path)).collect::<Result<_, _>>()?,
         title: args.title.clone().unwrap_or_default(),
         answer_schema: args.schema.as_deref().map(input::schema).transpose()?,

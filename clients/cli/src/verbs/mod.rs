@@ -14,6 +14,7 @@ pub(crate) mod providers;
 pub(crate) mod runs;
 pub(crate) mod threads;
 pub(crate) mod trust;
+pub(crate) mod usage;
 pub(crate) mod watch;
 
 use clap::Args;
@@ -42,6 +43,7 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Models(verb) => Box::pin(models::run(context, verb)).await,
         Verb::Packs(verb) => Box::pin(packs::run(context, verb)).await,
         Verb::Providers(verb) => Box::pin(providers::run(context, verb)).await,
+        Verb::Usage(args) => Box::pin(usage::run(context, args)).await,
         Verb::Permissions(verb) => Box::pin(permissions::run(context, verb)).await,
         Verb::Trust(verb) => Box::pin(trust::run(context, verb)).await,
         Verb::Config(verb) => Box::pin(config::run(context, verb)).await,

@@ -65,6 +65,8 @@ fn options() -> RunOptions {
         answer_schema: Some(json!({"type": "object"})),
         trigger: Default::default(),
         model_given: false,
+        detached: false,
+        goal_id: None,
         kept: None,
     }
 }
@@ -172,7 +174,13 @@ pub fn one_of_each() -> Vec<EventBody> {
         },
         EventBody::MessageFinished { message: message() },
         EventBody::HistoryEased { ease: mcode_events::Ease { pictures: 3, results: 5, messages: 2 } },
-        EventBody::UsageRecorded { model: "openai/gpt-5".into(), usage: usage() },
+        EventBody::UsageRecorded {
+            model: "openai/gpt-5".into(),
+            usage: usage(),
+            purpose: Default::default(),
+            priced: false,
+            goal_id: None,
+        },
         EventBody::ToolCallStarted {
             call: ToolCall {
                 tool_call_id: id("tc_", 5),

@@ -26,6 +26,7 @@ fn request(stage: &Stage, words: &str) -> v1::StartRunRequest {
             umask: 0o022,
             interactive: false,
             client: "test".to_owned(),
+            detached: false,
         }),
         ..Default::default()
     }

@@ -1,12 +1,14 @@
 //! The whole thing through its front door: `mcode` talks to `mcoded`, which talks to a scripted model server.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::print_stdout, reason = "a test that draws lots says which")]
 #![allow(unused_must_use, reason = "`Output::ok` is an assertion; often that is all that is wanted of a command")]
 
 mod answering;
 mod approving;
 mod asking;
 mod catalogue;
+mod chaos;
 mod closing;
 mod denying;
 mod ending;
@@ -15,12 +17,14 @@ mod hiding;
 mod hosting;
 mod keeping;
 mod models;
+mod money;
 mod packs;
 mod planting;
 mod resuming;
 mod ruling;
 mod sandboxed;
 mod setup;
+mod sharing;
 mod starting;
 mod status;
 mod steering;

@@ -32,7 +32,9 @@ fn classified(status: Option<u16>, body: &str, host: &str) -> ModelError {
         // The same status and words for a minute's limit and for a day's: the name of the limit tells.
         let used_up = details.iter().any(names_a_days_limit) || delay.is_some_and(|delay| delay > DELAY_MAX_S);
         error.kind = if used_up { ModelErrorKind::Quota } else { ModelErrorKind::RateLimited };
-        error.retry_after = delay.map(Duration::from_secs_f64).or(error.retry_after);
+        // For a day's limit Google names the pause of the minute's: nothing that could be waited for.
+        let misleading = used_up && !delay.is_some_and(|delay| delay > DELAY_MAX_S);
+        error.retry_after = delay.map(Duration::from_secs_f64).or(error.retry_after).filter(|_| !misleading);
     }
     error
 }

@@ -254,7 +254,7 @@ async fn statuses_of_gemini() {
                 K::RateLimited,
                 Some(34_070),
             ),
-            (limited(json!([quota("GenerateRequestsPerDayPerProject"), retry("34s")])), K::Quota, Some(34_000)),
+            (limited(json!([quota("GenerateRequestsPerDayPerProject"), retry("34s")])), K::Quota, None),
             (status(429, "slow down").header("retry-after", "3"), K::RateLimited, Some(3_000)),
             (status(500, "An internal error has occurred."), K::Server, None),
             (status(503, "The model is overloaded. Please try again later."), K::Overloaded, None),

@@ -43,9 +43,13 @@ fn body(event: &Event) -> Body {
         EventBody::TasksChanged { items } => {
             Body::TasksChanged(v1::TasksChanged { items: items.iter().map(row::task).collect() })
         }
-        EventBody::UsageRecorded { model, usage } => {
-            Body::UsageRecorded(v1::UsageRecorded { model: model.clone(), usage: Some(row::usage(usage)) })
-        }
+        EventBody::UsageRecorded { model, usage, purpose, priced, goal_id } => Body::UsageRecorded(v1::UsageRecorded {
+            model: model.clone(),
+            usage: Some(row::usage(usage)),
+            purpose: purpose.as_str().to_owned(),
+            priced: *priced || usage.cost_usd > 0.0,
+            goal_id: goal_id.map(|id| id.to_string()).unwrap_or_default(),
+        }),
         EventBody::Notice { level, text } => Body::Notice(v1::Notice { level: level.clone(), text: text.clone() }),
         // Its notice says it to people.
         EventBody::HistoryEased { .. } => Body::Opaque(v1::OpaqueEvent { kind: event.body.kind().to_owned() }),

@@ -48,6 +48,11 @@ pub(crate) fn time(millis: i64) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: millis.div_euclid(1000), nanos }
 }
 
+/// Milliseconds since 1970 UTC of a moment.
+pub(crate) fn millis(at: &prost_types::Timestamp) -> i64 {
+    at.seconds.saturating_mul(1000).saturating_add(i64::from(at.nanos / 1_000_000))
+}
+
 /// A moment of the clock.
 pub(crate) fn moment(at: Timestamp) -> prost_types::Timestamp {
     time(at.millis())

@@ -9,6 +9,7 @@ mod project;
 mod run;
 mod thread;
 mod trust;
+mod usage;
 
 use std::sync::Arc;
 

@@ -145,6 +145,10 @@ impl v1::model_service_server::ModelService for Services {
         self.for_people(&request, "choosing a pack").await?;
         self.used_pack(request.into_inner()).await.map(Response::new)
     }
+
+    async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Result<Response<v1::GetUsageResponse>, Status> {
+        self.usage(request.into_inner()).await.map(Response::new)
+    }
 }
 
 impl Services {

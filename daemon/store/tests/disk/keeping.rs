@@ -174,7 +174,17 @@ async fn a_deleted_thread_leaves_nothing_but_what_it_cost() {
     let (mut gone, mut stays) = (rig.thread(), rig.thread());
     let run_id = rig.run_id();
     let usage = mcode_events::Usage { cost_usd: 0.25, ..Default::default() };
-    let paid = NewEvent::of_run(run_id, None, EventBody::UsageRecorded { model: "fake/one".into(), usage });
+    let paid = NewEvent::of_run(
+        run_id,
+        None,
+        EventBody::UsageRecorded {
+            model: "fake/one".into(),
+            usage,
+            purpose: Default::default(),
+            priced: true,
+            goal_id: None,
+        },
+    );
     let append = gone.next(vec![started(run_id), paid], 5);
     store.append(append).await.unwrap();
     stays.say(&store, "here").await.unwrap();
@@ -185,7 +195,7 @@ async fn a_deleted_thread_leaves_nothing_but_what_it_cost() {
     assert!(store.run(run_id).await.unwrap().is_none());
     assert!(store.unfinished_threads().await.unwrap().is_empty());
     assert_eq!(words(&store, stays.id()).await, ["here"]);
-    assert_eq!(store.cost_since(0).await.unwrap(), 0.25, "the daily limit still counts it");
+    assert_eq!(store.spent_since(0).await.unwrap(), 250_000_000, "the daily limit still counts it");
     store.delete_thread(gone.id()).await.unwrap();
 }
 

@@ -14,3 +14,4 @@ mod keeping;
 mod lists;
 mod rig;
 mod space;
+mod usage;

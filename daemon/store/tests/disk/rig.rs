@@ -125,6 +125,8 @@ pub fn started(run_id: RunId) -> NewEvent {
         answer_schema: None,
         trigger: Default::default(),
         model_given: false,
+        detached: false,
+        goal_id: None,
         kept: None,
     };
     NewEvent::of_run(run_id, None, EventBody::RunStarted { options })

@@ -50,6 +50,8 @@ pub fn options(rig: &Rig) -> mcode_events::RunOptions {
         answer_schema: None,
         trigger: Default::default(),
         model_given: false,
+        detached: false,
+        goal_id: None,
         kept: None,
     }
 }

@@ -20,7 +20,8 @@ use mcode_models::{
 use mcode_permissions::access::{Access, Category};
 use mcode_store::Store;
 use mcode_threads::deps::Current;
-use mcode_threads::{Deps, NewInput, NewRun, RuleBook, RunSurroundings, Threads};
+use mcode_threads::spending::spent;
+use mcode_threads::{Deps, Gates, NewInput, NewRun, RuleBook, RunSurroundings, Threads, Treasury};
 use mcode_tools::bounds::Settings;
 use mcode_tools::port::StartedProcess;
 use mcode_tools::{Bounds, CallContext, CallPlan, OwnPlaces, Tool, ToolFailure, ToolOutput, ToolSet, ToolSpec};
@@ -279,7 +280,6 @@ impl Rig {
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let deps = Deps {
             rules: RuleBook::new(Arc::clone(&current), store.clone(), time, Default::default(), Vec::new()),
-            store,
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
@@ -287,6 +287,8 @@ impl Rig {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),
             retry: RetryPolicy::default(),
+            gates: Arc::new(Gates::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            treasury: Arc::new(Treasury::new(spent(store.clone(), Arc::clone(&clock) as Arc<dyn Clock>))),
             reap_orphan: Arc::new(move |pid, ticks| {
                 orphans.lock().unwrap().push(format!("pid {pid} of {ticks}"));
                 Box::pin(async {})
@@ -299,6 +301,7 @@ impl Rig {
             going_on: Arc::default(),
             own_env: Arc::default(),
             change_rule: Arc::new(|_| Ok(true)),
+            store,
         };
         Self { _dir: dir, root, clock, script, threads: Threads::new(deps), runs, reaped, ends }
     }
@@ -322,6 +325,7 @@ impl Rig {
             approval: Some(ApprovalPolicy::Ask),
             asker: mcode_threads::Asker::Person,
             interactive: true,
+            detached: false,
             limits: RunLimits::default(),
             cwd: self.root.join("work").to_string_lossy().into_owned(),
             add_dirs: Vec::new(),

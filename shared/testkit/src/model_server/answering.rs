@@ -81,8 +81,10 @@ async fn answer(connection: &mut Connection, head: Head, shared: &Shared) -> boo
         if let Some(recorded) = state.requests.get_mut(request.number - 1) {
             recorded.replied_at = Some(at);
             recorded.client_left = sent == Sent::ClientLeft;
-            recorded.usage =
-                told(&reply).filter(|_| sent == Sent::Whole).map(|usage| render::told(usage, request.wire));
+            recorded.usage = match told(&reply) {
+                Some(usage) if sent == Sent::Whole => Some(render::told(usage, request.wire)),
+                _ => told_in_part(&request, &reply),
+            };
         }
         log(
             &mut state,
@@ -117,6 +119,18 @@ async fn answer_aside(connection: &mut Connection, head: &Head, path: &str, shar
 fn told(reply: &Reply) -> Option<Usage> {
     let ends = reply.end == End::Normal && !reply.bad_frame && matches!(reply.content, Content::Turn(_));
     ends.then_some(reply.usage)
+}
+
+/// The figures of a stream that was cut, fell silent or failed, as far as they were told.
+fn told_in_part(request: &RecordedRequest, reply: &Reply) -> Option<Usage> {
+    let Content::Turn(blocks) = &reply.content else { return None };
+    if reply.delivery.hang_up || !request.wants_stream() {
+        return None;
+    }
+    let body = render::stream(reply, blocks, &Asked::by(request));
+    let delivery = &reply.delivery;
+    let sent = delivery.stall_after.into_iter().chain(delivery.cut_after).min().unwrap_or(body.len()).min(body.len());
+    render::told_in_part(&body[..sent], reply.usage, request.wire)
 }
 
 /// Records the request and takes the reply that is due.

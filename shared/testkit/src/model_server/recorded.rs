@@ -117,7 +117,8 @@ pub struct RecordedRequest {
     pub client_left: bool,
     /// Why it was refused, if it was.
     pub refused: Option<String>,
-    /// The tokens that the reply told of, once all of it was sent: what this wire can say of the script's figures.
+    /// The tokens that the reply told of, once it was sent: what this wire can say of the script's figures; of a reply that
+    /// was cut or failed, what it had said until then.
     pub usage: Option<Usage>,
     /// The model, where the path names it.
     pub(super) path_model: String,

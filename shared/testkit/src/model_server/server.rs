@@ -133,7 +133,7 @@ impl ModelServer {
         format!("http://{}{}", self.address, wire.base_path())
     }
 
-    /// The sum of the tokens that the replies told of which were sent to their end.
+    /// The sum of the tokens that the replies told of, also those that were cut or failed.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let told = self.requests().into_iter().filter_map(|request| request.usage);

@@ -195,6 +195,23 @@ pub(super) fn told(usage: Usage, wire: Wire) -> Usage {
     }
 }
 
+/// What a wire has told of these figures by then, when a turn does not come to its end: Anthropic tells of the prompt, and
+/// of one token of output, with its first event; Gemini of the prompt with each piece; the others at the end alone.
+pub(super) fn told_in_part(sent: &[u8], usage: Usage, wire: Wire) -> Option<Usage> {
+    let whole_events = sent.windows(2).any(|two| two == b"\n\n") || sent.windows(4).any(|four| four == b"\r\n\r\n");
+    let begun = Usage { output: 0, reasoning: 0, ..usage };
+    match wire {
+        Wire::Anthropic if whole_events => Some(Usage { output: 1, reasoning: usage.reasoning, ..usage }),
+        Wire::Gemini if whole_events => Some(Usage {
+            input: usage.input + usage.cache_read + usage.cache_write,
+            cache_read: 0,
+            cache_write: 0,
+            ..begun
+        }),
+        _ => None,
+    }
+}
+
 fn pieces(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(DELTA_CHARS).map(|piece| piece.iter().collect()).collect()
