@@ -94,7 +94,31 @@ reasons! {
     /// No model is configured and none was given.
     ModelNotSet, "MODEL_NOT_SET", 3, "log in with: mcode login; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY; or find a model on this machine with: mcode providers scan, and name it with --model; to see mcode work without any: mcode demo";
     /// There is no key for the model's provider.
-    ModelNoKey, "MODEL_NO_KEY", 5, "set the provider's key in the environment, or in the configuration";
+    ModelNoKey, "MODEL_NO_KEY", 5, "log in with: mcode login PROVIDER, or set the provider's key in the environment";
+    /// The provider does not take the key.
+    ModelAuth, "MODEL_AUTH", 5, "correct the key, or give another with: mcode login PROVIDER";
+    /// The stored login has run out and can not be renewed.
+    LoginExpired, "LOGIN_EXPIRED", 5, "log in again with: mcode login PROVIDER";
+    /// The issuer does not take the stored login any more.
+    LoginRevoked, "LOGIN_REVOKED", 5, "log in again with: mcode login PROVIDER";
+    /// The provider can not be logged in to this way.
+    LoginUnsupported, "LOGIN_UNSUPPORTED", 2, "see what each provider takes with: mcode login";
+    /// No login with this id is at work.
+    LoginNotFound, "LOGIN_NOT_FOUND", 2, "begin anew with: mcode login PROVIDER";
+    /// As many logins as may be are at work.
+    TooManyLogins, "TOO_MANY_LOGINS", 2, "finish or cancel one of them; each ends by itself within 15 minutes";
+    /// The time for the login ran out.
+    LoginTimedOut, "LOGIN_TIMED_OUT", 5, "begin anew with: mcode login PROVIDER";
+    /// The user or the provider refused the login.
+    LoginDenied, "LOGIN_DENIED", 5, "begin anew with: mcode login PROVIDER";
+    /// The login was cancelled.
+    LoginCancelled, "LOGIN_CANCELLED", 5, "begin anew with: mcode login PROVIDER";
+    /// The code belongs to another login.
+    LoginWrongState, "LOGIN_WRONG_STATE", 5, "open the address that was shown last, and paste what it leads to";
+    /// The provider's issuer failed, or gave no login.
+    LoginFailed, "LOGIN_FAILED", 5, "begin anew with: mcode login PROVIDER";
+    /// The place where logins are kept does not work.
+    LoginStoreBroken, "LOGIN_STORE_BROKEN", 3, "mend or move away the file that the message names";
     /// There is no pack of this name.
     PackNotFound, "PACK_NOT_FOUND", 2, "list the packs with: mcode packs list";
     /// There is a pack of this name already.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::v1::{
-    AddProviderRequest, ClientContext, ListModelsRequest, ListPacksRequest, ListProvidersRequest, Media,
-    RefreshCatalogueRequest, ScanProvidersRequest, UsePackRequest,
+    AddProviderRequest, ClientContext, CompleteLoginRequest, ListModelsRequest, ListPacksRequest, ListProvidersRequest,
+    Media, RefreshCatalogueRequest, ScanProvidersRequest, StartLoginRequest, UsePackRequest,
 };
 
 /// Messages whose only secrets are in the client's environment.
@@ -55,6 +55,32 @@ impl fmt::Debug for ClientContext {
     }
 }
 
+/// Whether there is a secret, and nothing of it.
+fn given(secret: &str) -> &'static str {
+    if secret.is_empty() { "none" } else { "given" }
+}
+
+impl fmt::Debug for StartLoginRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartLoginRequest")
+            .field("provider", &self.provider)
+            .field("flow", &self.flow)
+            .field("api_key", &given(&self.api_key))
+            .field("env", &format_args!("<{} variables>", self.env.len()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for CompleteLoginRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompleteLoginRequest")
+            .field("login_id", &self.login_id)
+            .field("code", &given(&self.code))
+            .field("wait", &self.wait)
+            .finish()
+    }
+}
+
 impl fmt::Debug for Media {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Media")
@@ -67,7 +93,10 @@ impl fmt::Debug for Media {
 
 #[cfg(test)]
 mod tests {
-    use crate::v1::{AddProviderRequest, ClientContext, ListModelsRequest, Media, StartRunRequest, UsePackRequest};
+    use crate::v1::{
+        AddProviderRequest, ClientContext, CompleteLoginRequest, ListModelsRequest, Media, StartLoginRequest,
+        StartRunRequest, UsePackRequest,
+    };
 
     #[test]
     fn secrets_are_not_shown() {
@@ -80,9 +109,18 @@ mod tests {
         let pack = UsePackRequest { env, ..Default::default() };
         let add = AddProviderRequest { api_key: "sk-hidden".to_owned(), ..Default::default() };
         let media = Media { data: b"sk-hidden".to_vec(), ..Default::default() };
-        for text in
-            [format!("{start:?}"), format!("{list:?}"), format!("{media:?}"), format!("{pack:?}"), format!("{add:?}")]
-        {
+        let login = StartLoginRequest { api_key: "sk-hidden".to_owned(), ..Default::default() };
+        let code = CompleteLoginRequest { code: "sk-hidden".to_owned(), ..Default::default() };
+        let shown = [
+            format!("{start:?}"),
+            format!("{list:?}"),
+            format!("{media:?}"),
+            format!("{pack:?}"),
+            format!("{add:?}"),
+            format!("{login:?}"),
+            format!("{code:?}"),
+        ];
+        for text in shown {
             assert!(!text.contains("sk-hidden") && !text.contains("115, 107"), "{text}");
         }
         assert!(format!("{start:?}").contains("<1 variables>"));

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, config, daemon, demo, doctor, models, packs, permissions, providers, runs, threads, trust, usage,
-    watch,
+    approvals, ask, config, daemon, demo, doctor, login, models, packs, permissions, providers, runs, threads, trust,
+    usage, watch,
 };
 
 /// A coding agent that lives in a daemon of your own.
@@ -94,6 +94,10 @@ pub(crate) enum Verb {
     /// List and choose models, and fetch a newer list of them
     #[command(subcommand, visible_alias = "model")]
     Models(models::ModelsVerb),
+    /// Log in to a provider, in the browser or with an API key
+    Login(login::LoginArgs),
+    /// Forget what is stored for a provider
+    Logout(login::LogoutArgs),
     /// See and choose which model has which role
     #[command(subcommand, visible_alias = "pack")]
     Packs(packs::PacksVerb),

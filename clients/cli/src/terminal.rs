@@ -58,6 +58,44 @@ pub(crate) fn line() -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
+/// What is typed is not shown for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    #[cfg(unix)]
+    shown: Option<(File, rustix::termios::Termios)>,
+}
+
+/// Stops showing what is typed; where the terminal can not do that, it goes on.
+#[cfg(unix)]
+pub(crate) fn hide_typing() -> Hidden {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let hide = || {
+        let own = File::open(OWN).ok()?;
+        let shown = tcgetattr(&own).ok()?;
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&own, OptionalActions::Flush, &hidden).ok()?;
+        Some((own, shown))
+    };
+    Hidden { shown: hide() }
+}
+
+#[cfg(unix)]
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if let Some((own, shown)) = self.shown.take() {
+            // A terminal that has gone shows nothing anyway.
+            let _gone = rustix::termios::tcsetattr(&own, rustix::termios::OptionalActions::Flush, &shown);
+        }
+    }
+}
+
+/// Here the line is read as it is typed.
+#[cfg(not(unix))]
+pub(crate) fn hide_typing() -> Hidden {
+    Hidden {}
+}
+
 /// Columns and lines of the terminal on stderr.
 pub(crate) fn size() -> (usize, usize) {
     let known = known_size().filter(|(columns, lines)| *columns > 0 && *lines > 0);

@@ -77,6 +77,11 @@ calls! {
     ModelServiceClient delete_pack(DeletePackRequest) -> DeletePackResponse within CALL_DEADLINE;
     ModelServiceClient use_pack(UsePackRequest) -> UsePackResponse within CALL_DEADLINE;
     ModelServiceClient get_usage(GetUsageRequest) -> GetUsageResponse within CALL_DEADLINE;
+    ModelServiceClient start_login(StartLoginRequest) -> StartLoginResponse within LONG_CALL_DEADLINE;
+    ModelServiceClient complete_login(CompleteLoginRequest) -> CompleteLoginResponse within LONG_CALL_DEADLINE;
+    ModelServiceClient cancel_login(CancelLoginRequest) -> CancelLoginResponse within CALL_DEADLINE;
+    ModelServiceClient logout(LogoutRequest) -> LogoutResponse within LONG_CALL_DEADLINE;
+    ModelServiceClient list_logins(ListLoginsRequest) -> ListLoginsResponse within CALL_DEADLINE;
 }
 
 impl Client {

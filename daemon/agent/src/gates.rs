@@ -311,6 +311,7 @@ mod tests {
             wire: mcode_models::Wire::OpenaiChat,
             base_url: "http://h".into(),
             key: Some(mcode_models::Secret::new("one")),
+            key_source: None,
             key_place: Default::default(),
             headers: Default::default(),
             network_env: Default::default(),

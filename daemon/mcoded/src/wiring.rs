@@ -9,6 +9,7 @@ use mcode_endpoint::{Incoming, SocketPath};
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
 use mcode_permissions::RuleSet;
+use mcode_providers::{Auth, AuthParts, Desk, Registry};
 use mcode_sandbox::runner::find_program;
 use mcode_sandbox::{Hosts, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigChange, ConfigQuestion, ServerDeps};
@@ -23,6 +24,7 @@ use mcode_tools::tasks::TasksTool;
 use mcode_tools::{Bounds, ToolSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::key_command;
 use crate::sandbox;
 use crate::signals::Ending;
 
@@ -62,7 +64,8 @@ pub(crate) async fn serve(
     let held = sandbox::sandbox(&config, dirs, socket.address());
     let bounds = Arc::clone(&held.bounds);
     let self_test = tokio::spawn(sandbox::try_out(Arc::clone(&bounds)));
-    let models = models(&config, dirs).await?;
+    let auth = auth(&config, dirs, &clock);
+    let models = models(&config, dirs, Arc::clone(&auth)).await?;
     let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds), models.clone()).await?);
     let recovered = recovery::recover(threads.deps()).await?;
     if recovered != recovery::Recovered::default() {
@@ -78,6 +81,7 @@ pub(crate) async fn serve(
         change_config: change_config(config.clone()),
         config_faults: faults(config),
         sandbox: sandbox::tell(bounds),
+        logins: Arc::new(Desk::new(auth)),
         accepting: accepting.clone(),
         streams: streams.clone(),
     };
@@ -106,10 +110,27 @@ pub(crate) async fn serve(
 }
 
 /// The models, with the catalogue that was fetched last.
-async fn models(config: &ConfigHandle, dirs: &Dirs) -> anyhow::Result<mcode_providers::Registry> {
-    let (config, file) = (config.clone(), dirs.data.join(CATALOGUE));
-    let opened = move || mcode_providers::Registry::new(Arc::new(move || config.current())).keeping_catalogue(file);
+async fn models(config: &ConfigHandle, dirs: &Dirs, auth: Arc<Auth>) -> anyhow::Result<Registry> {
+    let (config, file) = (current(config), dirs.data.join(CATALOGUE));
+    let opened = move || Registry::new(config).with_auth(auth).keeping_catalogue(file);
     Ok(tokio::task::spawn_blocking(opened).await?)
+}
+
+/// The values in force, asked for whenever they are needed.
+fn current(config: &ConfigHandle) -> Arc<dyn Fn() -> Arc<Effective> + Send + Sync> {
+    let config = config.clone();
+    Arc::new(move || config.current())
+}
+
+/// The logins of the user.
+fn auth(config: &ConfigHandle, dirs: &Dirs, clock: &Arc<dyn Clock>) -> Arc<Auth> {
+    Auth::new(AuthParts {
+        config: current(config),
+        folder: dirs.data.clone(),
+        keyring: !mcode_env::process::disabled("keyring"),
+        clock: Arc::clone(clock),
+        run_command: key_command::runner(),
+    })
 }
 
 async fn deps(
@@ -117,14 +138,11 @@ async fn deps(
     dirs: &Dirs,
     clock: Arc<dyn Clock>,
     bounds: Arc<Bounds>,
-    models: mcode_providers::Registry,
+    models: Registry,
 ) -> anyhow::Result<Deps> {
     let (database, blobs, store_clock) = (dirs.database(), dirs.blobs(), Arc::clone(&clock));
     let store = tokio::task::spawn_blocking(move || Store::open(database, blobs, store_clock)).await??;
-    let current: Arc<dyn Fn() -> Arc<Effective> + Send + Sync> = {
-        let config = config.clone();
-        Arc::new(move || config.current())
-    };
+    let current = current(config);
     let processes = ProcessTable::new();
     let mut tools = mcode_tools::file_tools();
     let hosts = Hosts::new(toolhost(), dirs.state.join(HOSTS_FOLDER));

@@ -10,6 +10,10 @@ use mcode_events::usage::Usage;
 pub enum ModelErrorKind {
     /// The key is missing, wrong or not allowed to do this.
     Auth,
+    /// The stored login has run out and can not be renewed.
+    LoginExpired,
+    /// The issuer takes the stored login back.
+    LoginRevoked,
     /// No credit, or a plan's limit is used up.
     Quota,
     /// Too many requests; wait.
@@ -50,6 +54,8 @@ impl ModelErrorKind {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Auth => "MODEL_AUTH",
+            Self::LoginExpired => "LOGIN_EXPIRED",
+            Self::LoginRevoked => "LOGIN_REVOKED",
             Self::Quota => "MODEL_QUOTA",
             Self::RateLimited => "MODEL_RATE_LIMITED",
             Self::Overloaded => "MODEL_OVERLOADED",

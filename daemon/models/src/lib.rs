@@ -13,6 +13,7 @@ pub mod directory;
 pub mod error;
 pub mod governor;
 pub mod history;
+pub mod login;
 pub mod packs;
 pub mod registry;
 pub mod request;
@@ -22,6 +23,10 @@ pub mod stream;
 pub use catalog::{Catalogue, Efforts, ModelInfo, ModelRef, Pricing, ThinkingForm, Tier, Wire};
 pub use directory::{CatalogueState, FoundModel, FoundServer, ListedProvider, ModelDirectory, Refreshed};
 pub use error::{ModelError, ModelErrorKind};
+pub use login::{
+    GiveKey, GivenKey, KeySource, LoginDesk, LoginError, LoginErrorKind, LoginFlow, LoginOffer, LoginStart,
+    LoginStarted, Logins, StoredLogin,
+};
 pub use packs::{Assigned, Pack, Role, Wishes};
 pub use registry::{ListedModel, ModelRegistry, ResolvedModel};
 pub use request::{Access, KeyPlace, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};

@@ -10,6 +10,7 @@ use mcode_events::run::ThinkingLevel;
 use serde_json::Value;
 
 use crate::catalog::{ModelInfo, ModelRef, Wire};
+use crate::login::KeySource;
 
 /// A text that no log, debug print or event may show.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub struct Access {
     pub base_url: String,
     /// The key, when one is needed.
     pub key: Option<Secret>,
+    /// Gives the key when the request is sent, in the place of `key`.
+    pub key_source: Option<KeySource>,
     /// Where the key goes.
     pub key_place: KeyPlace,
     /// Further headers.
@@ -68,6 +71,22 @@ pub struct Access {
     pub identity_env: BTreeMap<String, Secret>,
     /// Ends a request when no byte came for this long, in milliseconds.
     pub idle_timeout_ms: u64,
+}
+
+impl Access {
+    /// Whether this one, by a key that is given at the moment of sending, reaches the same server in the same way as the
+    /// other.
+    #[must_use]
+    pub fn stands_in_for(&self, other: &Self) -> bool {
+        let keyless = |access: &Self| Self {
+            key: None,
+            key_source: None,
+            key_place: KeyPlace::Usual,
+            identity_env: BTreeMap::new(),
+            ..access.clone()
+        };
+        self.key_source.is_some() && keyless(self) == keyless(other)
+    }
 }
 
 /// A block of the system prompt.

@@ -177,6 +177,8 @@ mod tests {
         }
         for kind in [
             ModelErrorKind::Auth,
+            ModelErrorKind::LoginExpired,
+            ModelErrorKind::LoginRevoked,
             ModelErrorKind::Quota,
             ModelErrorKind::Overflow,
             ModelErrorKind::InvalidRequest,

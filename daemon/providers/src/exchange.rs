@@ -7,15 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcode_models::{ModelError, ModelErrorKind, ModelRequest, ModelStream, StreamEvent};
+use mcode_models::{ModelError, ModelErrorKind, ModelRequest, ModelStream, Secret, StreamEvent, Wire};
 use reqwest::{Response, Url};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::copilot;
 use crate::decode::{MAX_RESPONSE_BYTES, WireDecoder, protocol};
 use crate::failure::redact;
 use crate::frames::{self, FrameDecoder};
 use crate::http::{self, HttpClients};
+use crate::known;
 use crate::media::{MediaShop, PreparedMedia};
 use crate::sse::SseDecoder;
 
@@ -27,6 +29,9 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_millis(500);
 /// The largest body that is taken when a server answers with JSON instead of a stream, in bytes.
 const MAX_JSON_BYTES: usize = 32 * 1024 * 1024;
+
+/// The provider that wants to know who begins a request.
+const COPILOT: &str = "github-copilot";
 
 /// A request in the words of its wire.
 #[derive(Debug)]
@@ -111,7 +116,7 @@ impl<W: Wiring> Driver<W> {
                     let opened = tokio::select! {
                         biased;
                         () = self.cancel.cancelled() => Err(cancelled()),
-                        opened = Box::pin(open(&self.wiring, &self.clients, &self.request)) => opened,
+                        opened = Box::pin(open(&self.wiring, &self.clients, &mut self.request)) => opened,
                     };
                     match opened {
                         Ok(reading) => self.phase = Phase::Reading(Box::new(reading)),
@@ -156,7 +161,7 @@ fn cancelled() -> ModelError {
 async fn open<W: Wiring>(
     wiring: &W,
     clients: &Arc<HttpClients>,
-    request: &ModelRequest,
+    request: &mut ModelRequest,
 ) -> Result<Reading<W::Decoder>, ModelError> {
     let shop = Arc::clone(wiring.media());
     let raw = if request.info.images { request.media.clone() } else { BTreeMap::new() };
@@ -168,8 +173,15 @@ async fn open<W: Wiring>(
     })?;
     let client = client?;
     let idle = idle_limit(request);
-    for _ in 0..=MAX_DOWNGRADES {
-        let call = wiring.call(request, &media)?;
+    let mut keys = Keys::default();
+    keys.fetch(request, None).await?;
+    let mut downgrades = 0;
+    while downgrades <= MAX_DOWNGRADES {
+        let mut call = wiring.call(request, &media)?;
+        call.headers.extend(keys.headers.iter().cloned());
+        if request.access.provider == COPILOT {
+            call.headers.extend(copilot::headers(request));
+        }
         let body = serde_json::to_vec(&call.body).map_err(|error| {
             ModelError::new(ModelErrorKind::InvalidRequest, format!("the request could not be written: {error}"))
         })?;
@@ -182,11 +194,14 @@ async fn open<W: Wiring>(
             return Ok(Reading { decoder, host, idle, form: Form::of(&response_type(&response)), bytes: 0, response });
         }
         let body = http::error_body(&mut response, idle).await;
+        if status == 401 && keys.renew(request).await? {
+            continue;
+        }
         match wiring.refusal(request, status, &body, &host) {
-            Refusal::Again => {}
+            Refusal::Again => downgrades += 1,
             Refusal::Error(mut error) => {
                 http::read_retry_headers(&mut error, response.headers());
-                return Err(error);
+                return Err(keys.told(request, error));
             }
         }
     }
@@ -195,6 +210,61 @@ async fn open<W: Wiring>(
         format!("{} refuses one request field after the other", request.access.base_url),
     )
     .with_hint(format!("Name them in `[providers.{}] omit_fields`.", request.access.provider)))
+}
+
+/// The key of a request whose access names who gives it.
+#[derive(Default)]
+struct Keys {
+    /// What goes along with the key.
+    headers: Vec<(String, String)>,
+    /// Whether a key that was not taken was replaced: that is done once.
+    renewed: bool,
+    /// Whether nobody named another address than the provider's own, so that the key's issuer may.
+    own_address: Option<bool>,
+}
+
+impl Keys {
+    /// Puts the key into the request; false when it is the one that was refused.
+    async fn fetch(&mut self, request: &mut ModelRequest, refused: Option<&Secret>) -> Result<bool, ModelError> {
+        let Some(source) = &request.access.key_source else { return Ok(false) };
+        let given = source.give(refused, &request.access.network_env).await?;
+        if Some(&given.key) == refused {
+            return Ok(false);
+        }
+        self.headers = given.headers;
+        let access = &mut request.access;
+        let own = self.own_address.get_or_insert_with(|| {
+            known::find(&access.provider).is_some_and(|known| known.base_url == access.base_url)
+        });
+        if let Some(base_url) = given.base_url.filter(|_| *own) {
+            access.base_url = base_url;
+        }
+        request.access.key = Some(given.key);
+        Ok(true)
+    }
+
+    /// Has a key that was not taken replaced, once; false when there is no other.
+    async fn renew(&mut self, request: &mut ModelRequest) -> Result<bool, ModelError> {
+        let refused = request.access.key.clone();
+        if self.renewed || refused.is_none() {
+            return Ok(false);
+        }
+        self.renewed = true;
+        self.fetch(request, refused.as_ref()).await
+    }
+
+    /// An error with the next command, where it is about the key.
+    fn told(&self, request: &ModelRequest, mut error: ModelError) -> ModelError {
+        let access = &request.access;
+        let has_identity = access.key.is_none() && !access.identity_env.is_empty();
+        if error.kind == ModelErrorKind::Auth && access.wire != Wire::Bedrock && !has_identity {
+            let provider = &access.provider;
+            error.hint = format!(
+                "Check the key of this provider and what it is allowed to do; give another with: mcode login {provider}"
+            );
+        }
+        error
+    }
 }
 
 fn idle_limit(request: &ModelRequest) -> Duration {

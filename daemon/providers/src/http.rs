@@ -34,6 +34,9 @@ pub const MAX_CLIENTS: usize = 8;
 /// A server's delay above this is told in the error, since nobody waits for it.
 const LONG_DELAY: Duration = Duration::from_secs(300);
 
+/// Variables of the client that decide how servers are reached.
+const NETWORK_VARIABLES: &[&str] = &["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE"];
+
 /// Path of the Messages wire below the version.
 pub(crate) const MESSAGES_PATH: &[&str] = &["messages"];
 /// Path of the Responses wire below the version.
@@ -238,6 +241,16 @@ pub(crate) async fn send(client: &Client, call: &Call, body: Vec<u8>, access: &A
             format!("no answer from {host} for {} s", limit.as_secs_f64()),
         )),
     }
+}
+
+/// The variables for the network under their names in capitals; the small form counts where the other is missing.
+pub(crate) fn network_env(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let set = |name: &str| env.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+    let found = NETWORK_VARIABLES.iter().filter_map(|name| {
+        let value = set(name).or_else(|| set(&name.to_ascii_lowercase()))?;
+        Some(((*name).to_owned(), value.to_owned()))
+    });
+    found.collect()
 }
 
 /// The header with the key of a provider; `own` is the wire's.

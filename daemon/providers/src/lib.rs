@@ -5,12 +5,14 @@
 //! A wire is three parts: `request` writes the body, `stream` decodes frames, `errors` classifies; [`exchange`] drives
 //! them over HTTP. Hostile or broken servers are the rule here: every read is bounded, a frame that does not parse
 //! ends the stream, and nothing of an answer counts before its end was seen.
-//! Absent on purpose: retries, storing keys, and anything that runs a tool.
+//! Keys come from the client, the configuration or a stored login ([`auth`]).
+//! Absent on purpose: retries, and anything that runs a tool.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod answer;
 pub mod anthropic;
+pub mod auth;
 pub mod bedrock;
 pub mod chat;
 pub mod decode;
@@ -36,5 +38,7 @@ pub mod sse;
 #[cfg(test)]
 mod testing;
 
+pub use auth::desk::Desk;
+pub use auth::{Auth, AuthParts};
 pub use http::install_crypto;
 pub use registry::Registry;

@@ -1,6 +1,7 @@
 //! Finds models for a client: known and configured providers, keys and base URLs from the client's environment.
 
 mod listing;
+mod login;
 pub mod renewing;
 mod roles;
 mod seat;
@@ -16,9 +17,11 @@ use mcode_models::{
     ResolvedModel, Role, Wire, Wishes,
 };
 
+use self::login::Stored;
 use self::renewing::Renewal;
 use self::seat::Seat;
 use crate::anthropic::AnthropicProvider;
+use crate::auth::Auth;
 use crate::bedrock::BedrockProvider;
 use crate::chat::ChatProvider;
 use crate::gemini::GeminiProvider;
@@ -43,6 +46,7 @@ pub struct Registry {
     ids: Arc<dyn IdGen>,
     catalogue: Arc<RwLock<Arc<Catalogue>>>,
     google: Arc<GoogleIdentities>,
+    auth: Option<Arc<Auth>>,
     bedrock: BedrockProvider,
     chat: ChatProvider,
     responses: ResponsesProvider,
@@ -80,6 +84,7 @@ impl Registry {
             ids,
             catalogue,
             google,
+            auth: None,
             bedrock,
             chat,
             responses,
@@ -87,6 +92,13 @@ impl Registry {
             left_out: LeftOut::default(),
             renewal: Arc::default(),
         }
+    }
+
+    /// The same, which also knows the stored logins.
+    #[must_use]
+    pub fn with_auth(mut self, auth: Arc<Auth>) -> Self {
+        self.auth = Some(auth);
+        self
     }
 
     /// What is known of models now.
@@ -129,13 +141,14 @@ impl ModelRegistry for Registry {
             ModelError::new(ModelErrorKind::UnknownModel, format!("'{model}' is not the name of a model"))
                 .with_hint("Write provider/model, such as anthropic/claude-sonnet-5; `mcode models` lists them.")
         })?;
-        let seat = Seat::find(&config, &model.provider, &model.model, env)?;
+        let stored = Stored::now(self.auth.as_ref());
+        let seat = Seat::find(&config, &stored, &model.provider, &model.model, env)?;
         if seat.wire == Wire::Scripted && model.model != crate::scripted::MODEL {
             return Err(ModelError::new(ModelErrorKind::UnknownModel, format!("there is no model '{model}'"))
                 .with_hint(format!("The scripted model is demo/{}.", crate::scripted::MODEL)));
         }
         let info = seat.info(&self.catalogue(), &model);
-        let access = seat.access(&info, env)?;
+        let access = seat.access(&info, &stored, env)?;
         Ok(ResolvedModel { info, access, provider: self.provider(seat.wire, &seat.entry) })
     }
 
@@ -148,10 +161,11 @@ impl ModelRegistry for Registry {
                 entry.models.iter().map(|model| ModelRef { provider: provider.clone(), model: model.id.clone() }),
             );
         }
+        let stored = Stored::now(self.auth.as_ref());
         let mut listed = Vec::with_capacity(names.len());
         for model in names {
-            let Ok(seat) = Seat::find(&config, &model.provider, &model.model, env) else { continue };
-            let (usable, key_source) = match seat.key(env) {
+            let Ok(seat) = Seat::find(&config, &stored, &model.provider, &model.model, env) else { continue };
+            let (usable, key_source) = match seat.key(&stored, env) {
                 Ok(key) => (true, key.source),
                 Err(error) => (false, error.hint),
             };

@@ -18,6 +18,7 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         wire: known.map_or(Wire::OpenaiChat, |known| known.wire),
         base_url: known.map_or("http://127.0.0.1:9/v1", |known| known.base_url).to_owned(),
         key: None,
+        key_source: None,
         key_place: KeyPlace::Usual,
         headers: BTreeMap::new(),
         network_env: BTreeMap::new(),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mcode_env::Timestamp;
-use mcode_models::ModelDirectory;
+use mcode_models::{LoginDesk, ModelDirectory};
 use mcode_proto::v1;
 use mcode_threads::Threads;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -113,6 +113,8 @@ pub struct ServerDeps {
     pub change_config: ChangeConfig,
     /// What commands are held to.
     pub sandbox: TellSandbox,
+    /// Logs people in and out.
+    pub logins: Arc<dyn LoginDesk>,
     /// No connection is accepted from here on, and the socket is given up.
     pub accepting: CancellationToken,
     /// Subscriptions end, once they have sent what is in the log.

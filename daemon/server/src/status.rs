@@ -89,6 +89,8 @@ fn of_model(error: &ModelError) -> Status {
     let reason = match error.kind {
         ModelErrorKind::UnknownModel => Reason::ModelUnknown,
         ModelErrorKind::Auth => Reason::ModelNoKey,
+        ModelErrorKind::LoginExpired => Reason::LoginExpired,
+        ModelErrorKind::LoginRevoked => Reason::LoginRevoked,
         _ => Reason::ConfigBroken,
     };
     refuse(Code::FailedPrecondition, reason, error.message.clone(), Some(&error.hint))

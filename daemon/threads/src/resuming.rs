@@ -109,7 +109,8 @@ impl Actor {
         let same = |model: &String| {
             let resolve = |env| self.deps.models.resolve(model, env).map(|resolved| resolved.access);
             match (resolve(&surroundings.client_env), resolve(&own_env)) {
-                (Ok(clients), Ok(own)) => clients == own,
+                // A stored login is the daemon's own, whatever key the client has.
+                (Ok(clients), Ok(own)) => clients == own || own.stands_in_for(&clients),
                 // A fallback that could not be used before can not be used later.
                 (Err(_), _) => true,
                 (Ok(_), Err(_)) => false,

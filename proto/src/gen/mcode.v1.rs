@@ -2532,6 +2532,166 @@ pub mod event_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// What is stored for a provider, without its secrets.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Login {
+    /// Provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// Whose it is, as far as its issuer says; may be empty.
+    #[prost(string, tag = "2")]
+    pub account: ::prost::alloc::string::String,
+    /// login (OAuth) or key (an API key).
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// keyring, or the path of the file.
+    #[prost(string, tag = "4")]
+    pub kept_in: ::prost::alloc::string::String,
+    /// When the access token ends.
+    #[prost(message, optional, tag = "5")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Whether it is renewed by itself.
+    #[prost(bool, tag = "6")]
+    pub renewable: bool,
+    /// What is in the way of using it; empty for nothing.
+    #[prost(string, tag = "7")]
+    pub problem: ::prost::alloc::string::String,
+}
+/// What a provider takes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LoginOffer {
+    /// Provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// Name for people.
+    #[prost(string, tag = "2")]
+    pub title: ::prost::alloc::string::String,
+    /// How one can log in, the usual way first: loopback, paste, device, key.
+    #[prost(string, repeated, tag = "3")]
+    pub flows: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What to know before; may be empty.
+    #[prost(string, tag = "4")]
+    pub note: ::prost::alloc::string::String,
+}
+/// Begins a login, or stores a key.
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct StartLoginRequest {
+    /// Provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// loopback, paste, device or key; empty for the provider's usual way, and for key when one is given.
+    #[prost(string, tag = "2")]
+    pub flow: ::prost::alloc::string::String,
+    /// The API key, for the flow key.
+    #[prost(string, tag = "3")]
+    pub api_key: ::prost::alloc::string::String,
+    /// The client's environment: how it reaches servers, and its address of the provider, if it has one; not kept.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// What to do next.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StartLoginResponse {
+    /// By what it is completed or cancelled; empty when nothing is left to do.
+    #[prost(string, tag = "1")]
+    pub login_id: ::prost::alloc::string::String,
+    /// How.
+    #[prost(string, tag = "2")]
+    pub flow: ::prost::alloc::string::String,
+    /// What to open in a browser.
+    #[prost(string, tag = "3")]
+    pub url: ::prost::alloc::string::String,
+    /// The code to type in there, for the flow device.
+    #[prost(string, tag = "4")]
+    pub user_code: ::prost::alloc::string::String,
+    /// Where to type it in.
+    #[prost(string, tag = "5")]
+    pub verification_uri: ::prost::alloc::string::String,
+    /// When the login ends by itself.
+    #[prost(message, optional, tag = "6")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What to do, for people.
+    #[prost(string, tag = "7")]
+    pub instructions: ::prost::alloc::string::String,
+    /// What is stored now, when nothing is left to do.
+    #[prost(message, optional, tag = "8")]
+    pub login: ::core::option::Option<Login>,
+}
+/// Waits for the end of a login. Everybody who waits for the same one gets its one end.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct CompleteLoginRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub login_id: ::prost::alloc::string::String,
+    /// What the browser showed at the end: its address, or a code; for the flows loopback and paste.
+    #[prost(string, tag = "2")]
+    pub code: ::prost::alloc::string::String,
+    /// How long to wait; 20 s when missing, at most 60 s.
+    #[prost(message, optional, tag = "3")]
+    pub wait: ::core::option::Option<::prost_types::Duration>,
+}
+/// Whether it is over.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CompleteLoginResponse {
+    /// Whether it is; if not, ask again.
+    #[prost(bool, tag = "1")]
+    pub done: bool,
+    /// What is stored now.
+    #[prost(message, optional, tag = "2")]
+    pub login: ::core::option::Option<Login>,
+}
+/// Ends a login that is at work, and all who wait for it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelLoginRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub login_id: ::prost::alloc::string::String,
+}
+/// It is over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelLoginResponse {
+    /// Whether it was at work.
+    #[prost(bool, tag = "1")]
+    pub cancelled: bool,
+}
+/// Forgets what is stored for a provider.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogoutRequest {
+    /// Provider.
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+}
+/// It is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogoutResponse {
+    /// Whether anything was stored.
+    #[prost(bool, tag = "1")]
+    pub removed: bool,
+}
+/// Asks for what is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListLoginsRequest {}
+/// What is stored and what could be.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListLoginsResponse {
+    /// What is stored, by provider.
+    #[prost(message, repeated, tag = "1")]
+    pub logins: ::prost::alloc::vec::Vec<Login>,
+    /// Always empty: there are few.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// What providers take.
+    #[prost(message, repeated, tag = "3")]
+    pub offers: ::prost::alloc::vec::Vec<LoginOffer>,
+    /// What is wrong with the place where logins are kept; empty for nothing.
+    #[prost(string, tag = "4")]
+    pub problem: ::prost::alloc::string::String,
+}
 /// The model of a role.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PackRole {
@@ -3053,7 +3213,8 @@ pub mod model_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Lists and chooses models, their providers, and which model has which role; tells what they have cost. What changes something is for people.
+    /// Lists and chooses models, logs in to their providers, and which model has which role; tells what they have cost. What
+    /// changes something is for people.
     #[derive(Debug, Clone)]
     pub struct ModelServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -3459,6 +3620,128 @@ pub mod model_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ModelService", "GetUsage"));
             self.inner.unary(req, path, codec).await
         }
+        /// Begins a login, or stores an API key. For people.
+        pub async fn start_login(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StartLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartLoginResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/StartLogin",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "StartLogin"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Waits for the end of a login, with a code if one was pasted. For people.
+        pub async fn complete_login(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CompleteLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CompleteLoginResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/CompleteLogin",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "CompleteLogin"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a login that is at work. For people.
+        pub async fn cancel_login(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CancelLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelLoginResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/CancelLogin",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "CancelLogin"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Forgets what is stored for a provider. For people.
+        pub async fn logout(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LogoutRequest>,
+        ) -> std::result::Result<tonic::Response<super::LogoutResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/Logout",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "Logout"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What is stored, without secrets, and what providers take. For people.
+        pub async fn list_logins(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListLoginsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLoginsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ModelService/ListLogins",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ModelService", "ListLogins"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -3575,8 +3858,46 @@ pub mod model_service_server {
             tonic::Response<super::GetUsageResponse>,
             tonic::Status,
         >;
+        /// Begins a login, or stores an API key. For people.
+        async fn start_login(
+            &self,
+            request: tonic::Request<super::StartLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartLoginResponse>,
+            tonic::Status,
+        >;
+        /// Waits for the end of a login, with a code if one was pasted. For people.
+        async fn complete_login(
+            &self,
+            request: tonic::Request<super::CompleteLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CompleteLoginResponse>,
+            tonic::Status,
+        >;
+        /// Ends a login that is at work. For people.
+        async fn cancel_login(
+            &self,
+            request: tonic::Request<super::CancelLoginRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CancelLoginResponse>,
+            tonic::Status,
+        >;
+        /// Forgets what is stored for a provider. For people.
+        async fn logout(
+            &self,
+            request: tonic::Request<super::LogoutRequest>,
+        ) -> std::result::Result<tonic::Response<super::LogoutResponse>, tonic::Status>;
+        /// What is stored, without secrets, and what providers take. For people.
+        async fn list_logins(
+            &self,
+            request: tonic::Request<super::ListLoginsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListLoginsResponse>,
+            tonic::Status,
+        >;
     }
-    /// Lists and chooses models, their providers, and which model has which role; tells what they have cost. What changes something is for people.
+    /// Lists and chooses models, logs in to their providers, and which model has which role; tells what they have cost. What
+    /// changes something is for people.
     #[derive(Debug)]
     pub struct ModelServiceServer<T> {
         inner: Arc<T>,
@@ -4224,6 +4545,231 @@ pub mod model_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetUsageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/StartLogin" => {
+                    #[allow(non_camel_case_types)]
+                    struct StartLoginSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::StartLoginRequest>
+                    for StartLoginSvc<T> {
+                        type Response = super::StartLoginResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StartLoginRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::start_login(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StartLoginSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/CompleteLogin" => {
+                    #[allow(non_camel_case_types)]
+                    struct CompleteLoginSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::CompleteLoginRequest>
+                    for CompleteLoginSvc<T> {
+                        type Response = super::CompleteLoginResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CompleteLoginRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::complete_login(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CompleteLoginSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/CancelLogin" => {
+                    #[allow(non_camel_case_types)]
+                    struct CancelLoginSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::CancelLoginRequest>
+                    for CancelLoginSvc<T> {
+                        type Response = super::CancelLoginResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CancelLoginRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::cancel_login(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CancelLoginSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/Logout" => {
+                    #[allow(non_camel_case_types)]
+                    struct LogoutSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::LogoutRequest>
+                    for LogoutSvc<T> {
+                        type Response = super::LogoutResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LogoutRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::logout(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LogoutSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ModelService/ListLogins" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListLoginsSvc<T: ModelService>(pub Arc<T>);
+                    impl<
+                        T: ModelService,
+                    > tonic::server::UnaryService<super::ListLoginsRequest>
+                    for ListLoginsSvc<T> {
+                        type Response = super::ListLoginsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListLoginsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ModelService>::list_logins(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListLoginsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

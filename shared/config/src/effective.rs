@@ -71,6 +71,47 @@ impl fmt::Debug for ProviderEntry {
     }
 }
 
+/// `[login.NAME]`: an OAuth client of the user's own, or what differs from a known one.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct LoginEntry {
+    /// Where the user agrees, in a browser.
+    pub authorize_url: Option<String>,
+    /// Where codes and refresh tokens are exchanged.
+    pub token_url: Option<String>,
+    /// Where a device gets its code (RFC 8628).
+    pub device_url: Option<String>,
+    /// Who asks.
+    pub client_id: Option<String>,
+    /// For clients that have one, such as those of installed programs at Google.
+    pub client_secret: Option<String>,
+    /// What is asked for.
+    pub scopes: Option<Vec<String>>,
+    /// `loopback`, `paste` or `device`.
+    pub flow: Option<String>,
+    /// Where the browser goes back to, such as `http://localhost:8085/callback`; a free port of this machine if none is
+    /// named.
+    pub redirect: Option<String>,
+    /// More for the query of `authorize_url`.
+    pub query: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for LoginEntry {
+    /// Without the client's secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginEntry")
+            .field("authorize_url", &self.authorize_url)
+            .field("token_url", &self.token_url)
+            .field("device_url", &self.device_url)
+            .field("client_id", &self.client_id)
+            .field("client_secret", &self.client_secret.as_ref().map(|_| "***"))
+            .field("scopes", &self.scopes)
+            .field("flow", &self.flow)
+            .field("redirect", &self.redirect)
+            .field("query", &self.query)
+            .finish()
+    }
+}
+
 /// Limits in US dollars, tokens and steps.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
@@ -212,6 +253,8 @@ pub struct Effective {
     pub packs: BTreeMap<String, PackEntry>,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderEntry>,
+    /// OAuth clients by the provider that they log in to.
+    pub logins: BTreeMap<String, LoginEntry>,
     /// Limits.
     pub limits: Limits,
     /// Permission rules.
@@ -228,7 +271,6 @@ pub struct Effective {
     pub sandbox: Sandbox,
     /// `[background] wake`: whether the end of a command in the background begins a run of its idle thread. `None` is yes.
     pub wake: Option<bool>,
-    /// The documented sections `memory`, `goals` and `login` as written, checked for types, for those who
-    /// will use them.
+    /// The documented sections `memory` and `goals` as written, checked for types, for those who will use them.
     pub sections: BTreeMap<String, toml::Table>,
 }

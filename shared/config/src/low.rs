@@ -8,8 +8,8 @@ use toml::Spanned;
 
 use crate::duration::parse_duration;
 use crate::effective::{
-    Effective, Limits, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource, Sandbox,
-    SandboxNetwork, WrittenRule,
+    Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
+    Sandbox, SandboxNetwork, WrittenRule,
 };
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.
@@ -30,7 +30,7 @@ pub(crate) struct LowConfig {
     sandbox: LowSandbox,
     background: LowBackground,
     goals: Option<toml::Table>,
-    login: Option<toml::Table>,
+    login: BTreeMap<String, LowLogin>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +58,20 @@ struct LowProvider {
     idle_timeout: Option<String>,
     headers: BTreeMap<String, String>,
     omit_fields: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LowLogin {
+    authorize_url: Option<String>,
+    token_url: Option<String>,
+    device_url: Option<String>,
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    scopes: Option<Vec<String>>,
+    flow: Option<String>,
+    redirect: Option<String>,
+    query: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -131,7 +145,7 @@ impl LowConfig {
             mode: test.mode,
             file: origin.clone(),
         };
-        let sections = [("memory", self.memory), ("goals", self.goals), ("login", self.login)];
+        let sections = [("memory", self.memory), ("goals", self.goals)];
         Effective {
             model: self.model,
             small_model: self.small_model,
@@ -140,6 +154,7 @@ impl LowConfig {
             pack: self.pack,
             packs: self.packs.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
             providers: self.providers.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
+            logins: self.login.into_iter().map(|(name, low)| (name, low.into_entry())).collect(),
             limits: Limits {
                 max_cost_per_run: self.limits.max_cost_per_run,
                 max_cost_per_day: self.limits.max_cost_per_day,
@@ -210,6 +225,22 @@ impl LowProvider {
             idle_timeout: self.idle_timeout.and_then(|text| parse_duration(&text).ok()),
             headers: self.headers,
             omit_fields: self.omit_fields,
+        }
+    }
+}
+
+impl LowLogin {
+    fn into_entry(self) -> LoginEntry {
+        LoginEntry {
+            authorize_url: self.authorize_url,
+            token_url: self.token_url,
+            device_url: self.device_url,
+            client_id: self.client_id,
+            client_secret: self.client_secret,
+            scopes: self.scopes,
+            flow: self.flow,
+            redirect: self.redirect,
+            query: self.query,
         }
     }
 }

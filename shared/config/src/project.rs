@@ -120,7 +120,7 @@ enabled = false
         assert_eq!(joined.model.as_deref(), Some("anthropic/theirs"));
         assert_eq!((joined.limits.max_cost_per_run, joined.limits.max_steps_per_run), (Some(1.0), Some(5)));
         assert_eq!(joined.approve_at_most.as_deref(), Some("ask"));
-        assert!(joined.providers.is_empty() && joined.sections.is_empty());
+        assert!(joined.providers.is_empty() && joined.logins.is_empty() && joined.sections.is_empty());
         assert!(joined.permissions.allow.iter().all(|rule| rule.source == RuleSource::Project));
         assert!(ProjectConfig::parse(Path::new("x"), "[limits]\nmax_steps_per_run = -1\n").is_err());
     }

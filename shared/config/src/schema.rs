@@ -125,9 +125,13 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
         Named(&Table(&[
             ("authorize_url", Leaf(Text)),
             ("token_url", Leaf(Text)),
+            ("device_url", Leaf(Text)),
             ("client_id", Leaf(Text)),
+            ("client_secret", Leaf(Secret)),
             ("scopes", Leaf(Texts)),
             ("flow", Leaf(Choice(&["loopback", "paste", "device"]))),
+            ("redirect", Leaf(Text)),
+            ("query", Named(&Leaf(Text))),
         ])),
     ),
 ];

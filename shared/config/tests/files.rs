@@ -110,7 +110,7 @@ fn all_documented_keys_are_read_without_a_word() {
     let line = DOCUMENTED.lines().position(|line| line.starts_with("ask ")).unwrap() + 1;
     assert_eq!(ask.line, line);
     assert_eq!(now.sandbox.network, mcode_config::SandboxNetwork::Ask);
-    assert_eq!(now.sections["login"]["example"]["client_id"].as_str(), Some("d"));
+    assert_eq!(now.logins["example"].client_id.as_deref(), Some("d"));
 }
 
 #[test]

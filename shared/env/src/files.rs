@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `content` to a temporary file beside `path`, syncs it and renames it over `path`.
+/// Writes `content` to a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder.
 ///
 /// A new file is readable by its owner alone (0600); an existing one keeps its mode.
 pub fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -16,6 +16,21 @@ pub fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
     }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    sync_dir(dir)
+}
+
+/// Has the names of a directory on the disk: without it a power cut may bring the old file back.
+#[cfg(unix)]
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    match fs::File::open(dir)?.sync_all() {
+        // Some network file systems do not know it.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_dir(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -58,6 +58,16 @@ pub fn jitter(max: u64) -> u64 {
     max.checked_add(1).map_or(mixed, |bound| mixed % bound)
 }
 
+/// Bytes that nobody can guess, from the operating system.
+///
+/// # Errors
+/// When the system has none to give.
+pub fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0u8; N];
+    rand::TryRngCore::try_fill_bytes(&mut rand::rngs::OsRng, &mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +82,11 @@ mod tests {
         assert_ne!(ids(1), ids(2));
         assert!(ids(3).windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(ids(4)[0].get_version_num(), 7);
+    }
+
+    #[test]
+    fn random_bytes_differ() {
+        assert_ne!(random_bytes::<32>().unwrap(), random_bytes::<32>().unwrap());
     }
 
     #[test]

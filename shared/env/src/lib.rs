@@ -14,5 +14,5 @@ pub mod zone;
 
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use dirs::{Dirs, DirsError, further_managed_file, managed_file};
-pub use ids::{IdGen, SeededIds, SystemIds};
+pub use ids::{IdGen, SeededIds, SystemIds, random_bytes};
 pub use zone::Zone;

@@ -17,6 +17,7 @@ pub mod crash;
 #[cfg(unix)]
 pub mod daemon;
 pub mod model_server;
+pub mod oauth_issuer;
 #[cfg(unix)]
 pub mod processes;
 pub mod workspace;
@@ -28,5 +29,7 @@ pub use daemon::{Output, TestDaemon, program};
 #[cfg(unix)]
 pub use processes::{nap, running, sleeping};
 pub use workspace::Workspace;
+
+pub use oauth_issuer::OauthIssuer;
 
 pub use model_server::{ModelServer, RecordedRequest, Reply, Script, Usage, Wire};

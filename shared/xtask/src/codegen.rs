@@ -12,12 +12,14 @@ use anyhow::{Context, bail};
 const HAND_WRITTEN_DEBUG: &[&str] = &[
     ".mcode.v1.AddProviderRequest",
     ".mcode.v1.ClientContext",
+    ".mcode.v1.CompleteLoginRequest",
     ".mcode.v1.ListModelsRequest",
     ".mcode.v1.ListPacksRequest",
     ".mcode.v1.ListProvidersRequest",
     ".mcode.v1.Media",
     ".mcode.v1.RefreshCatalogueRequest",
     ".mcode.v1.ScanProvidersRequest",
+    ".mcode.v1.StartLoginRequest",
     ".mcode.v1.UsePackRequest",
 ];
 

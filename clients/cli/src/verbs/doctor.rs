@@ -206,6 +206,9 @@ async fn daemon(context: &Context) -> Vec<Check> {
     });
     checks.extend(toolhost(Path::new(&info.executable)));
     checks.push(sandbox(tried(&client, info.sandbox).await));
+    if let Ok(listed) = client.list_logins(v1::ListLoginsRequest {}).await {
+        checks.extend(logins(&listed));
+    }
     let request =
         v1::ListModelsRequest { page_size: MODELS_MAX, env: mcode_env::process::vars(), ..Default::default() };
     match client.list_models(request).await {
@@ -335,6 +338,28 @@ fn catalogue(catalogue: &v1::Catalogue) -> Check {
     Check::bad("catalogue", Grade::Warn, found, "fetch it again: mcode models refresh")
 }
 
+/// What is stored, where, and what is wrong with it. None of it is in the way of the main job: a key of the environment
+/// works all the same.
+fn logins(listed: &v1::ListLoginsResponse) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if !listed.problem.is_empty() {
+        let mend = "see the message; keys of the environment work meanwhile";
+        checks.push(Check::bad("logins", Grade::Warn, listed.problem.clone(), mend));
+    }
+    for login in &listed.logins {
+        let what = if login.kind == "key" { "key" } else { "login" };
+        let whose = if login.account.is_empty() { String::new() } else { format!(" of {}", login.account) };
+        let found = format!("{what} for {}{whose}, kept in {}", login.provider, login.kept_in);
+        checks.push(if login.problem.is_empty() {
+            Check::ok("logins", found)
+        } else {
+            let mend = format!("log in again with: mcode login {}", login.provider);
+            Check::bad("logins", Grade::Warn, format!("{found}: {}", login.problem), mend)
+        });
+    }
+    checks
+}
+
 /// A usable model, other than the scripted one of the demo, which can not do the main job.
 fn models(models: &[v1::Model]) -> Check {
     let usable: Vec<&v1::Model> = models.iter().filter(|model| model.usable && model.provider != "demo").collect();
@@ -420,6 +445,25 @@ mod tests {
         ] {
             assert_eq!(authority(url).as_deref(), address, "{url}");
         }
+    }
+
+    #[test]
+    fn stored_logins_are_told_with_their_place_and_stop_nobody() {
+        let login = |problem: &str| v1::Login {
+            provider: "example".into(),
+            kind: "login".into(),
+            kept_in: "keyring".into(),
+            problem: problem.into(),
+            ..Default::default()
+        };
+        let listed = v1::ListLoginsResponse {
+            logins: vec![login(""), login("it has expired")],
+            problem: "auth.json is damaged".into(),
+            ..Default::default()
+        };
+        let checks = logins(&listed);
+        assert_eq!(checks.iter().map(|check| check.grade).collect::<Vec<_>>(), [Grade::Warn, Grade::Ok, Grade::Warn]);
+        assert!(checks[1].found.contains("keyring") && checks[2].mend.contains("mcode login example"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod login;
 pub(crate) mod models;
 pub(crate) mod packs;
 pub(crate) mod permissions;
@@ -41,6 +42,8 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,
         Verb::Models(verb) => Box::pin(models::run(context, verb)).await,
+        Verb::Login(args) => Box::pin(login::run(context, args)).await,
+        Verb::Logout(args) => Box::pin(login::logout(context, args)).await,
         Verb::Packs(verb) => Box::pin(packs::run(context, verb)).await,
         Verb::Providers(verb) => Box::pin(providers::run(context, verb)).await,
         Verb::Usage(args) => Box::pin(usage::run(context, args)).await,

@@ -16,6 +16,7 @@ mod explaining;
 mod hiding;
 mod hosting;
 mod keeping;
+mod logging_in;
 mod models;
 mod money;
 mod packs;

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use mcode_models::{CatalogueState, FoundServer, ListedProvider, ModelDirectory, ModelError, Pack, Refreshed};
 
 use super::Registry;
+use super::login::Stored;
 use super::seat::Seat;
 use crate::http;
 use crate::known::{self, KNOWN};
@@ -33,6 +34,7 @@ impl ModelDirectory for Registry {
         }
         let own = config.providers.keys().map(String::as_str).filter(|name| known::find(name).is_none());
         let names = KNOWN.iter().map(|known| known.name).chain(own);
+        let stored = Stored::now(self.auth.as_ref());
         let listed = names.map(|name| {
             let entry = config.providers.get(name);
             let undeclared = |id: &str| catalogue.models().iter().all(|info| info.id != format!("{name}/{id}"));
@@ -47,11 +49,11 @@ impl ModelDirectory for Registry {
                 key_source: String::new(),
                 models: models.get(name).copied().unwrap_or(0) + declared,
             };
-            match Seat::find(&config, name, "", env) {
+            match Seat::find(&config, &stored, name, "", env) {
                 Ok(seat) => {
                     row.wire = seat.wire.as_str().to_owned();
                     row.base_url.clone_from(&seat.base_url);
-                    match seat.key(env) {
+                    match seat.key(&stored, env) {
                         Ok(key) => (row.usable, row.key_source) = (true, key.source),
                         Err(error) => row.key_source = error.hint,
                     }
@@ -68,15 +70,16 @@ impl ModelDirectory for Registry {
     }
 
     fn is_usable(&self, model: &str, env: &BTreeMap<String, String>) -> bool {
-        super::roles::is_usable(&(self.config)(), model, env)
+        super::roles::is_usable(&(self.config)(), &Stored::now(self.auth.as_ref()), model, env)
     }
 
     fn scan<'a>(&'a self, env: &'a BTreeMap<String, String>) -> BoxFuture<'a, Vec<FoundServer>> {
         let config = (self.config)();
+        let stored = Stored::now(self.auth.as_ref());
         // A server that was given another place on this machine is looked for there.
         let servers = scan::SERVERS.iter().filter_map(|name| {
             let usual = known::find(name)?.base_url;
-            let set = Seat::find(&config, name, "", env).map(|seat| seat.base_url).ok();
+            let set = Seat::find(&config, &stored, name, "", env).map(|seat| seat.base_url).ok();
             let here =
                 |url: &String| http::base(url, "").is_ok_and(|url| url.host_str().is_some_and(http::is_loopback_name));
             Some((*name, set.filter(here).unwrap_or_else(|| usual.to_owned())))

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Registry;
-use super::seat::network_env;
 use crate::http;
 
 /// Where the list comes from when nobody names another place: models.dev (MIT, Copyright (c) 2025 models.dev).
@@ -122,7 +121,7 @@ impl Registry {
                 .with_hint("Give an http or https address, or the absolute path of a file.")
         })?;
         let host = http::host(&url);
-        let (clients, network) = (Arc::clone(&self.clients), network_env(env));
+        let (clients, network) = (Arc::clone(&self.clients), crate::http::network_env(env));
         let client = blocking(move || clients.client(&network)).await?;
         let fetching = async {
             let mut response = client.get(url).send().await.map_err(|error| http::transport(&error, &host))?;

@@ -8,6 +8,7 @@ use mcode_models::packs::{self, Assigned, Role, Settings, Wishes};
 use mcode_models::{Catalogue, ModelError, ModelErrorKind, ModelInfo, ModelRef, Pack};
 
 use super::Registry;
+use super::login::Stored;
 use super::seat::Seat;
 use crate::known::{self, KNOWN};
 
@@ -29,9 +30,10 @@ impl Registry {
         let reachable = self.reachable_for(role, wishes.last, &config, env);
         let all = packs::wished(role, wishes, &settings, reachable.as_deref());
         let by_hand = |assigned: &Assigned| !matches!(assigned.reason, packs::Reason::Last | packs::Reason::Reachable);
+        let stored = Stored::now(self.auth.as_ref());
         let found = match role.speaks() {
             true => all.into_iter().next(),
-            false => all.into_iter().find(|assigned| is_usable(&config, &assigned.model, env)),
+            false => all.into_iter().find(|assigned| is_usable(&config, &stored, &assigned.model, env)),
         };
         match (found, pack) {
             (Some(found), Ok(_)) => Ok(Some(found)),
@@ -61,9 +63,10 @@ impl Registry {
 
     /// What a provider has, if this client can reach it for certain: by a key, or as a server that the user has named.
     fn built_in_pack(&self, config: &Effective, name: &str, env: &Env) -> Option<Pack> {
-        let seat = Seat::find(config, name, "", env).ok()?;
+        let stored = Stored::now(self.auth.as_ref());
+        let seat = Seat::find(config, &stored, name, "", env).ok()?;
         let declared = config.providers.get(name).is_some_and(|entry| !entry.models.is_empty());
-        seat.key(env).ok().filter(|key| key.value.is_some() || declared)?;
+        seat.key(&stored, env).ok().filter(|key| key.is_there() || declared)?;
         let catalogue = self.catalogue();
         let models = models_of(config, &catalogue, &seat, name);
         let known = known::find(name).map(|known| known.default_model).filter(|model| !model.is_empty());
@@ -90,15 +93,17 @@ impl Registry {
     /// The best model of a provider whose key is there, else the first that the user has declared and that can be asked;
     /// last, what the pack of a provider has of which no best one is known.
     pub(super) fn reachable(&self, config: &Effective, env: &Env) -> Option<String> {
+        let stored = Stored::now(self.auth.as_ref());
         let with_key = KNOWN.iter().filter(|known| !known.default_model.is_empty()).find(|known| {
-            Seat::find(config, known.name, "", env).and_then(|seat| seat.key(env)).is_ok_and(|key| key.value.is_some())
+            let key = Seat::find(config, &stored, known.name, "", env).and_then(|seat| seat.key(&stored, env));
+            key.is_ok_and(|key| key.is_there())
         });
         if let Some(known) = with_key {
             return Some(format!("{}/{}", known.name, known.default_model));
         }
         let declared = config.providers.iter().find_map(|(provider, entry)| {
             let model = entry.models.first()?;
-            Seat::find(config, provider, &model.id, env).and_then(|seat| seat.key(env)).ok()?;
+            Seat::find(config, &stored, provider, &model.id, env).and_then(|seat| seat.key(&stored, env)).ok()?;
             Some(format!("{provider}/{}", model.id))
         });
         let packed = || {
@@ -110,9 +115,9 @@ impl Registry {
 }
 
 /// Whether there is a way to a model for this client; it is not tried.
-pub(super) fn is_usable(config: &Effective, model: &str, env: &Env) -> bool {
+pub(super) fn is_usable(config: &Effective, stored: &Stored<'_>, model: &str, env: &Env) -> bool {
     let Ok(model) = model.parse::<ModelRef>() else { return false };
-    Seat::find(config, &model.provider, &model.model, env).and_then(|seat| seat.key(env)).is_ok()
+    Seat::find(config, stored, &model.provider, &model.model, env).and_then(|seat| seat.key(stored, env)).is_ok()
 }
 
 fn models_of(config: &Effective, catalogue: &Catalogue, seat: &Seat<'_>, name: &str) -> Vec<ModelInfo> {

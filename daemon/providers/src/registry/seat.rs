@@ -1,28 +1,38 @@
 //! A provider as it stands for one client: how it is spoken to, where it is, with which key.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mcode_config::{Effective, ModelEntry, ProviderEntry};
 use mcode_models::{
-    Access, Catalogue, KeyPlace, ModelError, ModelErrorKind, ModelInfo, ModelRef, Pricing, Secret, ThinkingForm, Wire,
+    Access, Catalogue, KeyPlace, KeySource, ModelError, ModelErrorKind, ModelInfo, ModelRef, Pricing, Secret,
+    ThinkingForm, Wire,
 };
 
+use super::login::{LoginHere, Stored};
 use super::{IDLE_TIMEOUT_MS, IDLE_TIMEOUT_THINKING_MS};
+use crate::auth::{Auth, Kind, configured};
 use crate::google;
 use crate::http;
 use crate::known::{self, KNOWN, KnownProvider};
 
-/// Variables of the client that decide how servers are reached.
-const NETWORK_VARIABLES: &[&str] = &["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE"];
-
 /// A key for one client.
 pub(super) struct Key {
-    /// The key, if one is needed.
+    /// The key, if one is needed and known already.
     pub(super) value: Option<Secret>,
+    /// Gives the key when a request is sent.
+    pub(super) giver: Option<KeySource>,
     /// The header for it.
     place: KeyPlace,
     /// Where it is from, for people.
     pub(super) source: String,
+}
+
+impl Key {
+    /// Whether there is one, or somebody who gives it.
+    pub(super) fn is_there(&self) -> bool {
+        self.value.is_some() || self.giver.is_some()
+    }
 }
 
 /// A provider as it stands for one client.
@@ -32,6 +42,18 @@ pub(super) struct Seat<'a> {
     pub(super) entry: ProviderEntry,
     pub(super) wire: Wire,
     pub(super) base_url: String,
+    login: LoginHere,
+}
+
+/// Who named the address of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A variable of the client.
+    Variable,
+    /// The user's file.
+    Config,
+    /// Nobody: it is the provider's own.
+    Nobody,
 }
 
 impl<'a> Seat<'a> {
@@ -41,6 +63,7 @@ impl<'a> Seat<'a> {
     /// When there is none, or what is configured of it can not be.
     pub(super) fn find(
         config: &Effective,
+        stored: &Stored,
         name: &'a str,
         model: &str,
         env: &BTreeMap<String, String>,
@@ -72,31 +95,64 @@ impl<'a> Seat<'a> {
             .into_iter()
             .flat_map(|known| known.base_url_env)
             .find_map(|variable| set(env, variable).map(|value| known::base_url_of(variable, value)));
-        let base_url = match from_env.or_else(|| entry.base_url.clone()) {
+        let named = match (&from_env, &entry.base_url) {
+            (Some(_), _) => Named::Variable,
+            (None, Some(_)) => Named::Config,
+            (None, None) => Named::Nobody,
+        };
+        let given = from_env.or_else(|| entry.base_url.clone());
+        let login = LoginHere::find(config, stored, name, model, named, given.as_deref());
+        let base_url = match login.base_url().map(str::to_owned).or(given) {
             Some(given) => Some(given),
             None => known.map(|known| known.base_url_for(model, env)).transpose()?,
         };
         let base_url = base_url
             .filter(|url| !url.is_empty() || known.is_some_and(|known| known.wire == Wire::Scripted))
             .ok_or_else(|| no_address(name, known))?;
-        let wire = wire.unwrap_or_else(|| known.map_or(Wire::OpenaiChat, |known| known.wire_for(model, &base_url)));
-        Ok(Self { name, known, entry, wire, base_url })
+        let usual = || known.map_or(Wire::OpenaiChat, |known| known.wire_for(model, &base_url));
+        let wire = wire.or_else(|| login.wire()).unwrap_or_else(usual);
+        Ok(Self { name, known, entry, wire, base_url, login })
     }
 
-    /// The key, and where it is from. No key is an error where one is needed.
-    pub(super) fn key(&self, env: &BTreeMap<String, String>) -> Result<Key, ModelError> {
+    /// The key, and where it is from: a login, the client's environment, a stored key, the configuration. No key is an
+    /// error where one is needed.
+    pub(super) fn key(&self, stored: &Stored, env: &BTreeMap<String, String>) -> Result<Key, ModelError> {
+        if let Some(key) = self.stored_key(stored, Kind::Login)? {
+            return Ok(key);
+        }
         for variable in self.known.into_iter().flat_map(|known| known.key_env) {
             if let Some(key) = set(env, variable) {
                 let usual = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
                 let place = if variable.ends_with("AUTH_TOKEN") { KeyPlace::Bearer } else { usual };
-                return Ok(Key { value: Some(Secret::new(key)), place, source: (*variable).to_owned() });
+                let value = Some(Secret::new(key));
+                return Ok(Key { value, giver: None, place, source: (*variable).to_owned() });
             }
         }
-        match self.entry.api_key.as_deref().filter(|key| !key.is_empty()) {
-            Some(key) => self.configured_key(key, env),
-            None if self.needs_key() => Err(self.no_key()),
-            None => Ok(Key { value: None, place: KeyPlace::Usual, source: self.without_key().to_owned() }),
+        if let Some(key) = self.stored_key(stored, Kind::Key)? {
+            return Ok(key);
         }
+        match self.entry.api_key.as_deref().filter(|key| !key.is_empty()) {
+            Some(key) => self.configured_key(key, stored.auth(), env),
+            None if self.needs_key() => Err(self.no_key(stored)),
+            None => {
+                let source = self.without_key().to_owned();
+                Ok(Key { value: None, giver: None, place: KeyPlace::Usual, source })
+            }
+        }
+    }
+
+    /// What is stored for the provider, if it is of this kind and good here.
+    fn stored_key(&self, stored: &Stored, kind: Kind) -> Result<Option<Key>, ModelError> {
+        let (Some(auth), Some(about)) = (stored.auth(), self.login.about(kind)) else { return Ok(None) };
+        if let Some(ended) = auth.end(self.name, about) {
+            return Err(ended);
+        }
+        let place = match kind {
+            Kind::Login => KeyPlace::Bearer,
+            Kind::Key => self.known.map_or(KeyPlace::Usual, |known| known.key_place),
+        };
+        let giver = Some(auth.source(self.name, kind));
+        Ok(Some(Key { value: None, giver, place, source: auth.told(about) }))
     }
 
     /// What is said of a provider that works without a key.
@@ -108,9 +164,17 @@ impl<'a> Seat<'a> {
         }
     }
 
-    fn configured_key(&self, key: &str, env: &BTreeMap<String, String>) -> Result<Key, ModelError> {
+    fn configured_key(
+        &self,
+        key: &str,
+        auth: Option<&Arc<Auth>>,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Key, ModelError> {
         let place = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
-        let found = |key: &str, source: &str| Key { value: Some(Secret::new(key)), place, source: source.to_owned() };
+        let found = |key: &str, source: &str| {
+            let value = Some(Secret::new(key));
+            Key { value, giver: None, place, source: source.to_owned() }
+        };
         if let Some(variable) = key.strip_prefix("env:") {
             return match set(env, variable) {
                 Some(key) => Ok(found(key, variable)),
@@ -121,14 +185,14 @@ impl<'a> Seat<'a> {
                 .with_hint(format!("Set {variable}, which [providers.{}] api_key names.", self.name))),
             };
         }
-        for form in ["command:", "keyring:"] {
-            if key.starts_with(form) {
-                return Err(config_error(
-                    self.name,
-                    &format!("api_key = \"{form}…\" is not supported"),
-                    "Use env:NAME with a variable of your environment.",
-                ));
-            }
+        if let Some(giver) = auth.and_then(|auth| configured::source(auth, self.name, key)) {
+            let form = key.split(':').next().unwrap_or_default();
+            let source = format!("{form}: of config.toml");
+            return Ok(Key { value: None, giver: Some(giver), place, source });
+        }
+        if let Some(form) = configured::FORMS.iter().find(|form| key.starts_with(**form)) {
+            let fault = format!("api_key = \"{form}…\" can not be used here");
+            return Err(config_error(self.name, &fault, "Use env:NAME with a variable of your environment."));
         }
         Ok(found(key, "config.toml"))
     }
@@ -137,19 +201,43 @@ impl<'a> Seat<'a> {
     fn needs_key(&self) -> bool {
         let loopback = http::endpoint(&self.base_url, http::CHAT_PATH)
             .is_ok_and(|url| url.host_str().is_some_and(http::is_loopback_name));
-        self.known.is_some_and(|known| known.needs_key) && !loopback
+        self.login.is_wanted() || self.known.is_some_and(|known| known.needs_key) && !loopback
     }
 
-    fn no_key(&self) -> ModelError {
-        ModelError::new(ModelErrorKind::Auth, format!("there is no key for '{}'", self.name)).with_hint(self.how_to())
+    fn no_key(&self, stored: &Stored) -> ModelError {
+        let name = self.name;
+        if let Some(problem) = stored.problem() {
+            let message = format!("there is no key for '{name}' in your environment, and {problem}");
+            return ModelError::new(ModelErrorKind::Auth, message).with_hint(problem.hint());
+        }
+        if self.login.is_elsewhere() {
+            let message = format!(
+                "there is no key for '{name}' at {}: what is stored is good for its own address only",
+                self.base_url
+            );
+            return ModelError::new(ModelErrorKind::Auth, message).with_hint(format!(
+                "Unset the variable that names that address, put it into [providers.{name}] base_url of config.toml, \
+                 or log in again where it is set: mcode login {name}"
+            ));
+        }
+        if self.login.is_unserved() {
+            let message = format!("the stored login of '{name}' does not have this model, and there is no API key");
+            let variable = self.known.and_then(|known| known.key_env.first()).copied().unwrap_or("the key");
+            return ModelError::new(ModelErrorKind::Auth, message)
+                .with_hint(format!("Set {variable} in your environment, or choose a model of the subscription."));
+        }
+        ModelError::new(ModelErrorKind::Auth, format!("there is no key for '{name}'")).with_hint(self.how_to())
     }
 
     fn how_to(&self) -> String {
+        let name = self.name;
         match self.known.and_then(|known| known.key_env.first()) {
-            Some(variable) => {
-                format!("Set {variable} in your environment, or [providers.{}] api_key in config.toml.", self.name)
-            }
-            None => format!("Set [providers.{}] api_key in config.toml.", self.name),
+            _ if self.login.is_wanted() => format!("Log in with: mcode login {name}"),
+            Some(variable) => format!(
+                "Set {variable} in your environment, log in with `mcode login {name}`, or set [providers.{name}] api_key \
+                 in config.toml."
+            ),
+            None => format!("Log in with `mcode login {name}`, or set [providers.{name}] api_key in config.toml."),
         }
     }
 
@@ -179,8 +267,13 @@ impl<'a> Seat<'a> {
         found.map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect()
     }
 
-    pub(super) fn access(&self, info: &ModelInfo, env: &BTreeMap<String, String>) -> Result<Access, ModelError> {
-        let key = self.key(env)?;
+    pub(super) fn access(
+        &self,
+        info: &ModelInfo,
+        stored: &Stored,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Access, ModelError> {
+        let key = self.key(stored, env)?;
         let mut headers = self.entry.headers.clone();
         if self.name == "anthropic" {
             headers.extend(custom_headers(env));
@@ -192,9 +285,10 @@ impl<'a> Seat<'a> {
             wire: self.wire,
             base_url: self.base_url.clone(),
             key: key.value,
+            key_source: key.giver,
             key_place: key.place,
             headers,
-            network_env: network_env(env),
+            network_env: http::network_env(env),
             identity_env: self.identity_env(env),
             idle_timeout_ms: idle.filter(|idle| *idle > 0).unwrap_or(default_idle),
         })
@@ -244,13 +338,4 @@ fn custom_headers(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
         .collect()
-}
-
-/// The variables for the network under their names in capitals; the small form counts where the other is missing.
-pub(super) fn network_env(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let found = NETWORK_VARIABLES.iter().filter_map(|name| {
-        let value = set(env, name).or_else(|| set(env, &name.to_ascii_lowercase()))?;
-        Some(((*name).to_owned(), value.to_owned()))
-    });
-    found.collect()
 }

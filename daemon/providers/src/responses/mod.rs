@@ -14,6 +14,7 @@ use mcode_env::IdGen;
 use mcode_models::{KeyPlace, ModelError, ModelProvider, ModelRequest, ModelStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::ORIGINATOR;
 use crate::exchange::{self, Call, Refusal, Wiring};
 use crate::http::{self, HttpClients};
 use crate::media::{MediaShop, PreparedMedia};
@@ -43,6 +44,22 @@ impl ResponsesProvider {
     }
 }
 
+impl ResponsesProvider {
+    /// What the backend of ChatGPT subscriptions wants to know beside the account, under our own name.
+    fn subscription_headers(&self, request: &ModelRequest) -> Vec<(String, String)> {
+        let request_id = self.ids.next().to_string();
+        let conversation = if request.cache_key.is_empty() { &request_id } else { &request.cache_key };
+        [
+            ("originator", ORIGINATOR),
+            ("openai-beta", "responses=experimental"),
+            ("session_id", conversation),
+            ("x-client-request-id", &request_id),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+    }
+}
+
 impl Wiring for ResponsesProvider {
     type Decoder = stream::Decoder;
 
@@ -53,7 +70,10 @@ impl Wiring for ResponsesProvider {
     fn call(&self, request: &ModelRequest, media: &PreparedMedia) -> Result<Call, ModelError> {
         let access = &request.access;
         let url = http::endpoint(&access.base_url, http::RESPONSES_PATH)?;
-        let headers = http::key_header(access, KeyPlace::Bearer).into_iter().collect();
+        let mut headers: Vec<(String, String)> = http::key_header(access, KeyPlace::Bearer).into_iter().collect();
+        if request::is_subscription(request) {
+            headers.extend(self.subscription_headers(request));
+        }
         Ok(Call { url, headers, body: request::body(request, media, &self.left_out.of(request)) })
     }
 

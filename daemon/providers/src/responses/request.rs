@@ -8,6 +8,7 @@ use mcode_models::{ModelRequest, PromptMessage, ThinkingForm, ToolAnswer};
 use serde_json::{Map, Value, json};
 
 use crate::answer;
+use crate::auth::data::SUBSCRIPTION_PATH;
 use crate::effort;
 use crate::ids::{IdMap, IdRule, tool_name};
 use crate::media::PreparedMedia;
@@ -16,14 +17,13 @@ use crate::refused::leave_out;
 
 /// Longest `call_id` that the wire takes, in characters.
 const CALL_ID_MAX: usize = 64;
-/// In the path of the backend of ChatGPT subscriptions, which takes no limit of output.
-const SUBSCRIPTION_PATH: &str = "/backend-api/codex";
 /// What the subscription backend is told where there is no system prompt; it insists on one.
 const NO_INSTRUCTIONS: &str = "You are a helpful assistant.";
 
 /// The body. `left_out` are fields that the configuration or the server does not want.
 pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[String]) -> Value {
-    let subscription = request.access.base_url.contains(SUBSCRIPTION_PATH);
+    // The backend of ChatGPT subscriptions takes no limit of output.
+    let subscription = is_subscription(request);
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model.model));
     let instructions = instructions(request);
@@ -67,6 +67,11 @@ pub(crate) fn body(request: &ModelRequest, media: &PreparedMedia, left_out: &[St
     }
     leave_out(&mut body, left_out);
     Value::Object(body)
+}
+
+/// Whether a request goes to the backend of ChatGPT subscriptions.
+pub(super) fn is_subscription(request: &ModelRequest) -> bool {
+    request.access.base_url.contains(SUBSCRIPTION_PATH)
 }
 
 fn instructions(request: &ModelRequest) -> String {

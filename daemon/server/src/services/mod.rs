@@ -3,6 +3,7 @@
 mod approval;
 mod daemon;
 mod event;
+mod login;
 mod model;
 mod permission;
 mod project;

@@ -9,7 +9,7 @@ use mcode_proto::v1;
 use tonic::{Code, Request, Response, Status};
 
 use crate::convert::value::time;
-use crate::services::Services;
+use crate::services::{Services, login};
 use crate::status::{bad_field, refuse};
 use crate::{ConfigChange, paging, request};
 
@@ -148,6 +148,46 @@ impl v1::model_service_server::ModelService for Services {
 
     async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Result<Response<v1::GetUsageResponse>, Status> {
         self.usage(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn start_login(
+        &self,
+        request: Request<v1::StartLoginRequest>,
+    ) -> Result<Response<v1::StartLoginResponse>, Status> {
+        self.for_people(&request, "logging in").await?;
+        login::start(self.deps.logins.as_ref(), request.into_inner()).await.map(Response::new)
+    }
+
+    async fn complete_login(
+        &self,
+        request: Request<v1::CompleteLoginRequest>,
+    ) -> Result<Response<v1::CompleteLoginResponse>, Status> {
+        self.for_people(&request, "logging in").await?;
+        login::complete(self.deps.logins.as_ref(), request.into_inner()).await.map(Response::new)
+    }
+
+    async fn cancel_login(
+        &self,
+        request: Request<v1::CancelLoginRequest>,
+    ) -> Result<Response<v1::CancelLoginResponse>, Status> {
+        self.for_people(&request, "cancelling a login").await?;
+        let cancelled = self.deps.logins.cancel(&request.into_inner().login_id);
+        Ok(Response::new(v1::CancelLoginResponse { cancelled }))
+    }
+
+    async fn logout(&self, request: Request<v1::LogoutRequest>) -> Result<Response<v1::LogoutResponse>, Status> {
+        self.for_people(&request, "logging out").await?;
+        let provider = request.into_inner().provider;
+        let removed = self.deps.logins.logout(&provider).await.map_err(login::refused)?;
+        Ok(Response::new(v1::LogoutResponse { removed }))
+    }
+
+    async fn list_logins(
+        &self,
+        request: Request<v1::ListLoginsRequest>,
+    ) -> Result<Response<v1::ListLoginsResponse>, Status> {
+        self.for_people(&request, "listing logins").await?;
+        Ok(Response::new(login::list(self.deps.logins.list())))
     }
 }
 

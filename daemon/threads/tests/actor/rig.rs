@@ -126,6 +126,7 @@ impl ModelRegistry for Models {
             wire: Wire::OpenaiChat,
             base_url: "http://127.0.0.1:1".into(),
             key: None,
+            key_source: None,
             key_place: mcode_models::KeyPlace::Usual,
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),

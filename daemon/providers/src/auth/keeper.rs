@@ -1,0 +1,331 @@
+//! Gives the token of a login as it is now, and renews it: once, however many ask.
+//!
+//! Order matters. A renewal holds a mutex of this process and a lock file that other processes keep to; inside, the
+//! vault is read again, since somebody may have renewed meanwhile. The new pair is on the disk before anybody uses it: an
+//! issuer that rotates takes the old one back with it. A renewal has a task of its own, so that a run that is cancelled
+//! does not lose the pair that is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mcode_env::Clock;
+use mcode_models::{GivenKey, ModelError, ModelErrorKind, Secret};
+
+use super::copilot::{self, Derived};
+use super::data::{LoginData, Use};
+use super::lock;
+use super::token::{self, Grant, Refused};
+use super::vault::{About, Kind, Login, Tokens, Vault, VaultError};
+use crate::http::HttpClients;
+
+/// A token is renewed so long before it ends.
+pub(crate) const BEFORE_END_MS: i64 = 5 * 60 * 1000;
+/// ChatGPT's tokens are renewed after this time, whatever they say.
+const CHATGPT_AGE_MS: i64 = 8 * 24 * 3600 * 1000;
+/// After an issuer did not answer, it is left alone for so long while the token is still good.
+const ASK_AGAIN_MS: i64 = 30 * 1000;
+/// How long another process may take to renew the same login.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
+/// Words of issuers that mean: never again with this token.
+const REVOKED: &[&str] = &["invalid_grant", "refresh_token_reused", "refresh_token_invalidated"];
+/// The one that means that it has become too old.
+const EXPIRED: &[&str] = &["refresh_token_expired"];
+
+/// What is known of a login beside the vault.
+#[derive(Default)]
+struct Seat {
+    /// Held while the login is renewed or replaced.
+    changing: Arc<tokio::sync::Mutex<()>>,
+    /// Why the login with this stamp is at its end.
+    dead: Option<(String, ModelErrorKind, String)>,
+    /// A pair that the issuer gave and that could not be saved.
+    unsaved: Option<Login>,
+    /// What was made of the login with this stamp.
+    derived: Option<(String, Derived)>,
+    /// When the issuer was last found to be out of order.
+    failed_at_ms: Option<i64>,
+}
+
+/// Keeps tokens fresh.
+pub(crate) struct Keeper {
+    pub(crate) vault: Vault,
+    clients: Arc<HttpClients>,
+    clock: Arc<dyn Clock>,
+    seats: Mutex<BTreeMap<String, Seat>>,
+}
+
+/// What a request needs a key for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// The login.
+    pub(crate) data: Option<LoginData>,
+    /// The provider.
+    pub(crate) provider: String,
+    /// A key that was not taken.
+    pub(crate) refused: Option<Secret>,
+    /// How servers are reached.
+    pub(crate) network_env: BTreeMap<String, String>,
+}
+
+impl Keeper {
+    pub(crate) fn new(vault: Vault, clients: Arc<HttpClients>, clock: Arc<dyn Clock>) -> Self {
+        Self { vault, clients, clock, seats: Mutex::default() }
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now().millis()
+    }
+
+    fn seat<T>(&self, provider: &str, look: impl FnOnce(&mut Seat) -> T) -> T {
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        look(seats.entry(provider.to_owned()).or_default())
+    }
+
+    /// Why a stored login is of no use, as far as that is known without asking anybody.
+    pub(crate) fn end(&self, provider: &str, about: &About) -> Option<ModelError> {
+        let dead = self.seat(provider, |seat| seat.dead.clone()).filter(|(stamp, ..)| *stamp == about.stamp);
+        if let Some((_, kind, words)) = dead {
+            return Some(ended(provider, kind, &words));
+        }
+        let over = about.expires_at_ms.is_some_and(|end| end <= self.now_ms()) && !about.renewable;
+        (over && about.kind == Kind::Login).then(|| ended(provider, ModelErrorKind::LoginExpired, "its time is over"))
+    }
+
+    /// The key as it is now.
+    pub(crate) async fn give(self: &Arc<Self>, wanted: Wanted) -> Result<GivenKey, ModelError> {
+        let login = self.load(&wanted.provider).await?;
+        if login.about.kind == Kind::Key {
+            return Ok(plain(&login));
+        }
+        if let Some(given) = self.good(&wanted, &login) {
+            return Ok(given);
+        }
+        // A task of its own: what the issuer gives must be saved, whoever still waits for it.
+        let keeper = Arc::clone(self);
+        let renewing = tokio::spawn(async move { keeper.renew(wanted).await });
+        renewing.await.unwrap_or_else(|error| {
+            Err(ModelError::new(ModelErrorKind::Server, format!("the login could not be renewed: {error}")))
+        })
+    }
+
+    async fn load(&self, provider: &str) -> Result<Login, ModelError> {
+        if let Some(unsaved) = self.seat(provider, |seat| seat.unsaved.clone()) {
+            return Ok(unsaved);
+        }
+        match self.vault.load(provider).await {
+            Ok(Some(login)) => Ok(login),
+            Ok(None) => Err(ModelError::new(ModelErrorKind::Auth, format!("'{provider}' was logged out"))
+                .with_hint(format!("Log in again with: mcode login {provider}"))),
+            Err(error) => Err(unusable(&error)),
+        }
+    }
+
+    /// The key of a login that needs no renewal.
+    fn good(&self, wanted: &Wanted, login: &Login) -> Option<GivenKey> {
+        if self.seat(&wanted.provider, |seat| seat.unsaved.is_some()) {
+            return None;
+        }
+        let taken = |key: &Secret| wanted.refused.as_ref() != Some(key);
+        if matches!(wanted.data.as_ref().map(|data| &data.becomes), Some(Use::Copilot { .. })) {
+            let derived = self.seat(&wanted.provider, |seat| seat.derived.clone())?;
+            let fresh = derived.0 == login.about.stamp && derived.1.expires_at_ms - self.now_ms() > BEFORE_END_MS;
+            return Some(derived.1.given()).filter(|given| fresh && taken(&given.key));
+        }
+        let given = plain(login);
+        let usable = self.is_fresh(wanted, &login.about) || self.may_wait(&wanted.provider, &login.about);
+        (usable && taken(&given.key)).then_some(given)
+    }
+
+    /// Whether a token that is good for some minutes more is used as it is, since its issuer did not answer just now.
+    fn may_wait(&self, provider: &str, about: &About) -> bool {
+        let now = self.now_ms();
+        let failed = self.seat(provider, |seat| seat.failed_at_ms);
+        failed.is_some_and(|failed| now - failed < ASK_AGAIN_MS) && about.expires_at_ms.is_none_or(|end| end > now)
+    }
+
+    fn is_fresh(&self, wanted: &Wanted, about: &About) -> bool {
+        let now = self.now_ms();
+        let chatgpt = matches!(wanted.data.as_ref().map(|data| &data.becomes), Some(Use::ChatGpt { .. }));
+        if chatgpt && about.renewable && now - about.saved_at_ms > CHATGPT_AGE_MS {
+            return false;
+        }
+        about.expires_at_ms.is_none_or(|end| end - now > BEFORE_END_MS)
+    }
+
+    /// Renews a login under its locks.
+    async fn renew(&self, wanted: Wanted) -> Result<GivenKey, ModelError> {
+        let provider = wanted.provider.clone();
+        let changing = self.seat(&provider, |seat| Arc::clone(&seat.changing));
+        let _changing = changing.lock_owned().await;
+        let _held = self.hold(&provider).await?;
+        self.save_unsaved(&provider).await?;
+        let login = self.load(&provider).await?;
+        if let Some(given) = self.good(&wanted, &login) {
+            return Ok(given);
+        }
+        if let Some(error) = self.end(&provider, &login.about) {
+            return Err(error);
+        }
+        match wanted.data.as_ref().map(|data| &data.becomes) {
+            Some(Use::Copilot { exchange_url }) => self.derive(&wanted, exchange_url, &login).await,
+            _ => self.refresh(&wanted, login).await,
+        }
+    }
+
+    /// Keeps other processes away from a login.
+    pub(crate) async fn hold(&self, provider: &str) -> Result<lock::Held, ModelError> {
+        let path = self.vault.lock_file(provider);
+        lock::take(&path, LOCK_WAIT).await.map_err(|error| {
+            ModelError::new(ModelErrorKind::Server, format!("the login of '{provider}' can not be renewed: {error}"))
+        })
+    }
+
+    /// A mutex of this process for whoever replaces a login.
+    pub(crate) fn changing(&self, provider: &str) -> Arc<tokio::sync::Mutex<()>> {
+        self.seat(provider, |seat| Arc::clone(&seat.changing))
+    }
+
+    /// A new login begins with nothing known of the old one.
+    pub(crate) fn forget(&self, provider: &str) {
+        self.seat(provider, |seat| {
+            seat.dead = None;
+            seat.unsaved = None;
+            seat.derived = None;
+        });
+    }
+
+    /// Saves what an earlier renewal could not: the pair before it is used up.
+    async fn save_unsaved(&self, provider: &str) -> Result<(), ModelError> {
+        let Some(login) = self.seat(provider, |seat| seat.unsaved.clone()) else { return Ok(()) };
+        // Logged in or out since.
+        let stored = self.vault.about(provider).map_err(|error| unusable(&error))?;
+        if stored.is_some_and(|stored| stored.stamp == login.about.stamp) {
+            self.vault.save(provider, &login).await.map_err(|error| unusable(&error))?;
+        }
+        self.seat(provider, |seat| seat.unsaved = None);
+        Ok(())
+    }
+
+    async fn refresh(&self, wanted: &Wanted, login: Login) -> Result<GivenKey, ModelError> {
+        let provider = wanted.provider.as_str();
+        let over = login.about.expires_at_ms.is_some_and(|end| end <= self.now_ms());
+        let was_refused = wanted.refused.as_ref().is_some_and(|refused| refused.expose() == login.tokens.access);
+        let Some(refresh) = login.tokens.refresh.as_deref() else {
+            let kind = if over { ModelErrorKind::LoginExpired } else { ModelErrorKind::LoginRevoked };
+            // It has some minutes left.
+            return if was_refused || over {
+                Err(self.bury(provider, &login, kind, "it can not be renewed"))
+            } else {
+                Ok(plain(&login))
+            };
+        };
+        let Some(data) = &wanted.data else {
+            return if was_refused || over { Err(no_client(provider)) } else { Ok(plain(&login)) };
+        };
+        let client = self.clients.client(&wanted.network_env)?;
+        match token::refresh(&client, data, &Secret::new(refresh), self.now_ms()).await {
+            Ok(grant) => self.renewed(provider, login, grant).await,
+            Err(refused) => match kind_of_end(&refused) {
+                Some(kind) => Err(self.bury(provider, &login, kind, &refused.told())),
+                // The issuer is not well, and the token is still good.
+                None if !over && !was_refused => {
+                    let now = self.now_ms();
+                    self.seat(provider, |seat| seat.failed_at_ms = Some(now));
+                    Ok(plain(&login))
+                }
+                None => Err(not_renewed(provider, &refused)),
+            },
+        }
+    }
+
+    /// Saves what a renewal gave, and only then gives it.
+    async fn renewed(&self, provider: &str, old: Login, grant: Grant) -> Result<GivenKey, ModelError> {
+        let tokens = Tokens {
+            access: grant.access.expose().to_owned(),
+            refresh: grant.refresh.map(|token| token.expose().to_owned()).or(old.tokens.refresh),
+        };
+        let about = About {
+            account: grant.claims.account.unwrap_or(old.about.account),
+            account_id: grant.claims.chatgpt_account_id.or(old.about.account_id),
+            expires_at_ms: grant.expires_at_ms,
+            saved_at_ms: self.now_ms(),
+            ..old.about
+        };
+        let login = Login { about, tokens };
+        if let Err(error) = self.vault.save(provider, &login).await {
+            tracing::error!(provider, %error, "a renewed login could not be saved; it is tried again at the next request");
+            self.seat(provider, |seat| seat.unsaved = Some(login));
+            return Err(unusable(&error));
+        }
+        tracing::info!(provider, "a login was renewed");
+        Ok(plain(&login))
+    }
+
+    async fn derive(&self, wanted: &Wanted, url: &str, login: &Login) -> Result<GivenKey, ModelError> {
+        let client = self.clients.client(&wanted.network_env)?;
+        match copilot::exchange(&client, url, &Secret::new(login.tokens.access.clone())).await {
+            Ok(derived) => {
+                let given = derived.given();
+                self.seat(&wanted.provider, |seat| seat.derived = Some((login.about.stamp.clone(), derived)));
+                Ok(given)
+            }
+            Err(Refused::Said { status: 401, code, words, .. }) => {
+                let told = Refused::Said { status: 401, code, words, interval: None }.told();
+                Err(self.bury(&wanted.provider, login, ModelErrorKind::LoginRevoked, &told))
+            }
+            Err(refused) => Err(not_renewed(&wanted.provider, &refused)),
+        }
+    }
+
+    /// Remembers that a login is at its end, so that nobody asks the issuer again.
+    fn bury(&self, provider: &str, login: &Login, kind: ModelErrorKind, words: &str) -> ModelError {
+        tracing::warn!(provider, words, "a login is at its end");
+        self.seat(provider, |seat| seat.dead = Some((login.about.stamp.clone(), kind, words.to_owned())));
+        ended(provider, kind, words)
+    }
+}
+
+/// A token as it is sent.
+fn plain(login: &Login) -> GivenKey {
+    let account = login.about.account_id.iter().map(|id| ("chatgpt-account-id".to_owned(), id.clone()));
+    GivenKey { key: Secret::new(login.tokens.access.clone()), headers: account.collect(), base_url: None }
+}
+
+fn kind_of_end(refused: &Refused) -> Option<ModelErrorKind> {
+    let Refused::Said { code, status, .. } = refused else { return None };
+    if EXPIRED.contains(&code.as_str()) {
+        return Some(ModelErrorKind::LoginExpired);
+    }
+    let no_client = ["invalid_client", "unauthorized_client"].contains(&code.as_str());
+    (REVOKED.contains(&code.as_str()) || (*status == 401 && !no_client)).then_some(ModelErrorKind::LoginRevoked)
+}
+
+fn ended(provider: &str, kind: ModelErrorKind, words: &str) -> ModelError {
+    let what = if kind == ModelErrorKind::LoginExpired { "has expired" } else { "is not taken any more" };
+    ModelError::new(kind, format!("the login of '{provider}' {what}: {words}"))
+        .with_hint(format!("Log in again with: mcode login {provider}"))
+}
+
+fn not_renewed(provider: &str, refused: &Refused) -> ModelError {
+    let kind = match refused {
+        Refused::Unreachable(_) => ModelErrorKind::Transport,
+        Refused::Said { .. } if refused.is_passing() => ModelErrorKind::Server,
+        Refused::Said { .. } => ModelErrorKind::Auth,
+    };
+    ModelError::new(kind, format!("the login of '{provider}' could not be renewed: {}", refused.told()))
+        .with_hint(format!("Try again later, or log in again with: mcode login {provider}"))
+}
+
+fn no_client(provider: &str) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Auth,
+        format!("the login of '{provider}' can not be renewed: its OAuth client is not known"),
+    )
+    .with_hint(format!("Put [login.{provider}] back into config.toml, or log in again."))
+}
+
+/// The place where logins are kept does not work.
+pub(crate) fn unusable(error: &VaultError) -> ModelError {
+    ModelError::new(ModelErrorKind::Auth, error.to_string()).with_hint(error.hint())
+}

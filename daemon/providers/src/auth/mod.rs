@@ -1,0 +1,200 @@
+//! Logins: OAuth in a browser, by pasted code or by device, and API keys; kept, renewed and given to requests.
+//!
+//! Reading order: [`data`] (what is known of a provider's login), `vault` (where it is kept), `keeper` (the token as it is
+//! now), `logins` (people who log in). No secret leaves these modules but inside a [`mcode_models::Secret`].
+
+pub(crate) mod codes;
+pub mod configured;
+pub(crate) mod copilot;
+pub(crate) mod data;
+pub mod desk;
+pub(crate) mod device;
+mod jwt;
+pub(crate) mod keeper;
+mod lock;
+mod logins;
+mod loopback;
+mod token;
+mod vault;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use mcode_config::Effective;
+use mcode_env::{Clock, SystemClock};
+use mcode_models::{GiveKey, GivenKey, KeySource, LoginError, LoginErrorKind, ModelError, Secret, StoredLogin};
+
+use self::configured::Remembered;
+pub use self::configured::RunKeyCommand;
+use self::data::LoginData;
+use self::keeper::{Keeper, Wanted};
+use self::logins::AtWork;
+pub(crate) use self::vault::{About, Kind, VaultError};
+use self::vault::{Login, Vault};
+use crate::http::HttpClients;
+
+/// How we are called where a name of the client is wanted.
+pub(crate) const ORIGINATOR: &str = "mcode";
+
+/// The logins of this daemon's user.
+pub struct Auth {
+    keeper: Arc<Keeper>,
+    clients: Arc<HttpClients>,
+    config: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>,
+    run_command: RunKeyCommand,
+    remembered: Remembered,
+    at_work: AtWork,
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("vault", &self.keeper.vault).finish_non_exhaustive()
+    }
+}
+
+/// What logins work with.
+pub struct AuthParts {
+    /// The configuration in force.
+    pub config: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>,
+    /// The folder of `auth.json`.
+    pub folder: PathBuf,
+    /// Whether the system's keyring may be used.
+    pub keyring: bool,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Runs the commands of `api_key = "command:…"`.
+    pub run_command: RunKeyCommand,
+}
+
+impl fmt::Debug for AuthParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthParts").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl AuthParts {
+    /// Logins in this folder, with the machine's clock, without keyring and commands.
+    #[must_use]
+    pub fn in_folder(folder: PathBuf, config: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Self {
+        let run_command: RunKeyCommand =
+            Arc::new(|_| Box::pin(std::future::ready(Err("commands are not run here".to_owned()))));
+        Self { config, folder, keyring: false, clock: Arc::new(SystemClock), run_command }
+    }
+}
+
+impl Auth {
+    /// The logins of these parts.
+    #[must_use]
+    pub fn new(parts: AuthParts) -> Arc<Self> {
+        let clients = Arc::new(HttpClients::new());
+        let vault = Vault::new(parts.folder, parts.keyring);
+        Arc::new(Self {
+            keeper: Arc::new(Keeper::new(vault, Arc::clone(&clients), parts.clock)),
+            clients,
+            config: parts.config,
+            run_command: parts.run_command,
+            remembered: Remembered::default(),
+            at_work: AtWork::default(),
+        })
+    }
+
+    /// All stored logins, without their secrets.
+    pub(crate) fn stored(&self) -> Result<BTreeMap<String, About>, VaultError> {
+        self.keeper.vault.all()
+    }
+
+    /// Why a stored login is of no use, as far as that is known.
+    pub(crate) fn end(&self, provider: &str, about: &About) -> Option<ModelError> {
+        self.keeper.end(provider, about)
+    }
+
+    /// In words, where a login is kept and whose it is.
+    pub(crate) fn told(&self, about: &About) -> String {
+        let what = match about.kind {
+            Kind::Login => "login",
+            Kind::Key => "stored key",
+        };
+        let place = if about.in_keyring { "keyring" } else { vault::FILE };
+        if about.account.is_empty() {
+            format!("{what} ({place})")
+        } else {
+            format!("{what} of {} ({place})", about.account)
+        }
+    }
+
+    /// Gives the key of a stored login at the moment of sending.
+    pub(crate) fn source(self: &Arc<Self>, provider: &str, kind: Kind) -> KeySource {
+        let giver = Stored { auth: Arc::clone(self), provider: provider.to_owned() };
+        KeySource::new(format!("stored {} of {provider}", kind.as_str()), Arc::new(giver))
+    }
+
+    /// What is known of a provider's login now.
+    fn data(&self, provider: &str) -> Result<Option<LoginData>, String> {
+        data::find(provider, &(self.config)())
+    }
+
+    /// Stores a login in the place of what there was.
+    async fn keep(&self, provider: &str, login: Login) -> Result<StoredLogin, LoginError> {
+        let _changing = self.keeper.changing(provider).lock_owned().await;
+        let held = self.keeper.hold(provider).await;
+        let _held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
+        let about = self.keeper.vault.save(provider, &login).await.map_err(|error| unusable(&error))?;
+        self.keeper.forget(provider);
+        tracing::info!(provider, kind = about.kind.as_str(), keyring = about.in_keyring, "a login was stored");
+        Ok(self.row(provider, &about))
+    }
+
+    async fn drop_login(&self, provider: &str) -> Result<bool, LoginError> {
+        let _changing = self.keeper.changing(provider).lock_owned().await;
+        let held = self.keeper.hold(provider).await;
+        let _held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
+        let removed = self.keeper.vault.remove(provider).await.map_err(|error| unusable(&error))?;
+        self.keeper.forget(provider);
+        Ok(removed)
+    }
+
+    fn row(&self, provider: &str, about: &About) -> StoredLogin {
+        StoredLogin {
+            provider: provider.to_owned(),
+            account: about.account.clone(),
+            kind: about.kind.as_str(),
+            kept_in: self.keeper.vault.place(about),
+            expires_at_ms: about.expires_at_ms,
+            renewable: about.renewable,
+            problem: self.end(provider, about).map(|error| error.message).unwrap_or_default(),
+        }
+    }
+}
+
+/// A stored login of a provider.
+struct Stored {
+    auth: Arc<Auth>,
+    provider: String,
+}
+
+impl GiveKey for Stored {
+    fn give<'a>(
+        &'a self,
+        refused: Option<&'a Secret>,
+        network_env: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
+        Box::pin(async move {
+            // A section that is broken now hinders no token that is good.
+            let data = self.auth.data(&self.provider).ok().flatten();
+            let wanted = Wanted {
+                data,
+                provider: self.provider.clone(),
+                refused: refused.cloned(),
+                network_env: network_env.clone(),
+            };
+            self.auth.keeper.give(wanted).await
+        })
+    }
+}
+
+fn unusable(error: &VaultError) -> LoginError {
+    LoginError::new(LoginErrorKind::Storage, error.to_string()).with_hint(error.hint())
+}
