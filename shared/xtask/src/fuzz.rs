@@ -32,7 +32,8 @@ pub(crate) struct Options {
     /// How long to run.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// Where to collect what reaches something new; the committed corpus is only read then.
+    /// Where to collect what reaches something new, in the folder of builds if nothing is said; the committed corpus is only
+    /// read.
     #[arg(long)]
     collect: Option<std::path::PathBuf>,
 }
@@ -55,11 +56,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     }
     let corpus = folder.join("corpus");
     let mut fuzzer = Command::new(target_dir(root).join(&host).join("release/command"));
-    if let Some(collected) = &options.collect {
-        std::fs::create_dir_all(collected).with_context(|| format!("cannot make {}", collected.display()))?;
-        fuzzer.arg(collected);
-    }
-    fuzzer.arg(&corpus).args([
+    let collected = options.collect.clone().unwrap_or_else(|| target_dir(root).join("collected"));
+    std::fs::create_dir_all(&collected).with_context(|| format!("cannot make {}", collected.display()))?;
+    fuzzer.arg(&collected).arg(&corpus).args([
         format!("-max_total_time={}", options.minutes * 60),
         format!("-max_len={INPUT_BYTES_MAX}"),
         format!("-timeout={INPUT_SECONDS_MAX}"),
