@@ -67,9 +67,11 @@ impl Gates {
     }
 
     fn account(&self, access: &Access) -> Account {
-        let Access { provider, base_url, key, headers, identity_env, .. } = access;
+        let Access { provider, base_url, key, key_source, headers, identity_env, .. } = access;
         let mut hasher = self.marks.build_hasher();
-        (base_url, key.as_ref().map(|key| key.expose()), headers).hash(&mut hasher);
+        // A login is known by its name: its tokens change, and what was learned of its account holds on.
+        let source = key_source.as_ref().map(mcode_models::KeySource::name);
+        (base_url, key.as_ref().map(|key| key.expose()), source, headers).hash(&mut hasher);
         for (name, value) in identity_env {
             (name, value.expose()).hash(&mut hasher);
         }
@@ -303,6 +305,18 @@ mod tests {
         assert_eq!(place.look().0, Standing::Go);
     }
 
+    struct NoKey;
+
+    impl mcode_models::GiveKey for NoKey {
+        fn give<'a>(
+            &'a self,
+            _refused: Option<&'a mcode_models::Secret>,
+            _network_env: &'a std::collections::BTreeMap<String, String>,
+        ) -> futures::future::BoxFuture<'a, Result<mcode_models::GivenKey, mcode_models::ModelError>> {
+            Box::pin(std::future::ready(Err(mcode_models::ModelError::new(mcode_models::ModelErrorKind::Auth, "none"))))
+        }
+    }
+
     #[test]
     fn accounts_differ_by_all_that_says_who_asks() {
         let (gates, _clock) = gates();
@@ -322,6 +336,12 @@ mod tests {
         let one = mark(access.clone());
         assert_eq!(one, mark(access.clone()));
         assert_ne!(one, mark(Access { key: Some(mcode_models::Secret::new("two")), ..access.clone() }));
+        let login = |name: &str| {
+            let key_source = Some(mcode_models::KeySource::new(name, Arc::new(NoKey)));
+            mark(Access { key: None, key_source, ..access.clone() })
+        };
+        assert_eq!(login("of one"), login("of one"), "whatever its token is now");
+        assert_ne!(login("of one"), login("of two"));
         assert_ne!(one, mark(Access { base_url: "http://i".into(), ..access.clone() }));
         let identity = [("AWS_PROFILE".to_owned(), mcode_models::Secret::new("x"))];
         assert_ne!(one, mark(Access { identity_env: identity.into(), ..access.clone() }));

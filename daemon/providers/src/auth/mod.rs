@@ -125,10 +125,15 @@ impl Auth {
         }
     }
 
-    /// Gives the key of a stored login at the moment of sending.
-    pub(crate) fn source(self: &Arc<Self>, provider: &str, kind: Kind) -> KeySource {
+    /// Gives the key of a stored login at the moment of sending. Its name changes with the account, or with the key, and
+    /// not when a token is renewed: what was learned of an account's limits goes by it.
+    pub(crate) fn source(self: &Arc<Self>, provider: &str, about: &About) -> KeySource {
         let giver = Stored { auth: Arc::clone(self), provider: provider.to_owned() };
-        KeySource::new(format!("stored {} of {provider}", kind.as_str()), Arc::new(giver))
+        let whose = match about.kind {
+            Kind::Login => &about.account,
+            Kind::Key => &about.stamp,
+        };
+        KeySource::new(format!("stored {} of {provider} ({whose})", about.kind.as_str()), Arc::new(giver))
     }
 
     /// What is known of a provider's login now.

@@ -151,7 +151,7 @@ impl<'a> Seat<'a> {
             Kind::Login => KeyPlace::Bearer,
             Kind::Key => self.known.map_or(KeyPlace::Usual, |known| known.key_place),
         };
-        let giver = Some(auth.source(self.name, kind));
+        let giver = Some(auth.source(self.name, about));
         Ok(Some(Key { value: None, giver, place, source: auth.told(about) }))
     }
 
