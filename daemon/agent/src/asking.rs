@@ -132,7 +132,7 @@ impl Driver {
                 return Err(Asked::RefusedCall(error));
             }
             if tries.eases < EASES_MAX
-                && let Some(told) = self.ease(asking.turn_id, &error).await?
+                && let Some(told) = self.ease(asking.turn_id, &resolved.info.id, &error).await?
             {
                 place.rest();
                 self.begin_anew(asking, &told).await?;

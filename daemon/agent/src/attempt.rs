@@ -153,7 +153,7 @@ impl Driver {
     /// The request for the state as it stands.
     pub(crate) async fn request(&self, state: &ThreadState, resolved: &ResolvedModel) -> Result<ModelRequest, Stop> {
         let options = &self.context.options;
-        let messages = mcode_models::history::prompt_messages(&state.history, &state.ease);
+        let messages = mcode_models::history::prompt_messages(&state.history, &state.ease_of(&resolved.info.id));
         let media = if crate::media::any(&messages) {
             let (blobs, messages) = (Arc::clone(&self.services.blobs), messages.clone());
             tokio::task::spawn_blocking(move || crate::media::bring(&messages, blobs.as_ref()))

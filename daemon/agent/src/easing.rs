@@ -15,30 +15,31 @@ use crate::drive::{Driver, Stop};
 pub(crate) const EASES_MAX: u32 = 8;
 
 /// What can be left out after this failure, and what people are told of it.
-fn eased(state: &ThreadState, kind: ModelErrorKind) -> Option<(Ease, &'static str)> {
+fn eased(state: &ThreadState, model: &str, kind: ModelErrorKind) -> Option<(Ease, &'static str)> {
+    let now = state.ease_of(model);
     match kind {
         ModelErrorKind::Overflow => {
-            let ease = smaller(&state.history, &state.ease)?;
-            Some((ease, "the oldest parts of the conversation are not given to the model any more"))
+            let ease = smaller(&state.history, &now)?;
+            Some((ease, "the oldest parts of the conversation are not given to this model any more"))
         }
-        ModelErrorKind::RefusedMedia if has_pictures(&state.history, &state.ease) => {
-            let ease = Ease { pictures: state.history.len(), ..state.ease };
-            Some((ease, "pictures and documents of this thread so far are not given to the model any more"))
+        ModelErrorKind::RefusedMedia if has_pictures(&state.history, &now) => {
+            let ease = Ease { pictures: state.history.len(), ..now };
+            Some((ease, "pictures and documents of this thread so far are not given to this model any more"))
         }
         _ => None,
     }
 }
 
 impl Driver {
-    /// Has the model be given less from here on, if the failure is one that this mends; what people are told of it. It is
+    /// Has a model be given less from here on, if the failure is one that this mends; what people are told of it. It is
     /// recorded, so that the thread stays usable whatever becomes of this run.
-    pub(crate) async fn ease(&self, turn_id: TurnId, error: &ModelError) -> Result<Option<String>, Stop> {
+    pub(crate) async fn ease(&self, turn_id: TurnId, model: &str, error: &ModelError) -> Result<Option<String>, Stop> {
         if !matches!(error.kind, ModelErrorKind::Overflow | ModelErrorKind::RefusedMedia) {
             return Ok(None);
         }
         let state: Arc<ThreadState> = self.services.port.record(turn_id, Vec::new()).await?;
-        let Some((ease, told)) = eased(&state, error.kind) else { return Ok(None) };
-        self.services.port.record(turn_id, vec![EventBody::HistoryEased { ease }]).await?;
+        let Some((ease, told)) = eased(&state, model, error.kind) else { return Ok(None) };
+        self.services.port.record(turn_id, vec![EventBody::HistoryEased { model: model.to_owned(), ease }]).await?;
         Ok(Some(format!("{}; {told}", error.message)))
     }
 }

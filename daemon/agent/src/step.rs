@@ -98,7 +98,8 @@ impl Driver {
             StopReason::ContextFull => {
                 let full = "the conversation no longer fits into the model's window";
                 let full = ModelError::new(ModelErrorKind::Overflow, full);
-                let hint = match self.ease(turn_id, &full).await? {
+                let model = format!("{}/{}", response.origin.provider, response.origin.model);
+                let hint = match self.ease(turn_id, &model, &full).await? {
                     Some(_) => "go on with --thread: its oldest parts are left out from now on",
                     None => "start a new thread, or use a model with a larger window",
                 };

@@ -194,8 +194,8 @@ pub enum EventBody {
     ProcessExited { process_id: ProcessId, exit_code: Option<i32>, reason: String },
     /// The model's task list.
     TasksChanged { items: Vec<TaskItem> },
-    /// The model is given less of the history from here on.
-    HistoryEased { ease: Ease },
+    /// A model is given less of the history from here on.
+    HistoryEased { model: String, ease: Ease },
     /// A model request was paid for.
     UsageRecorded {
         model: String,

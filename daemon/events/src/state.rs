@@ -153,9 +153,9 @@ pub struct ThreadState {
     pub ephemeral: bool,
     /// What was said, in order.
     pub history: Vec<Arc<Entry>>,
-    /// What of it the model is not given any more.
+    /// What of it a model is not given any more, by its name: each has its own window.
     #[serde(default)]
-    pub ease: Ease,
+    pub eases: BTreeMap<String, Ease>,
     /// What is unfinished.
     pub open: OpenItems,
     /// Inputs that wait.
@@ -187,7 +187,7 @@ impl ThreadState {
             archived: false,
             ephemeral: false,
             history: Vec::new(),
-            ease: Ease::default(),
+            eases: BTreeMap::new(),
             open: OpenItems::default(),
             queue: Vec::new(),
             runs: Vec::new(),
@@ -208,6 +208,12 @@ impl ThreadState {
     pub fn chosen_model(&self, mode: &str) -> Option<&str> {
         let named = self.runs.iter().rev().map(|run| &run.options).find(|run| run.model_given && run.mode == mode);
         named.map(|run| run.model.as_str())
+    }
+
+    /// What of the history this model is not given any more.
+    #[must_use]
+    pub fn ease_of(&self, model: &str) -> Ease {
+        self.eases.get(model).copied().unwrap_or_default()
     }
 
     /// The run that is at work.
@@ -263,7 +269,10 @@ impl ThreadState {
                     run.usage.add(usage);
                 }
             }
-            EventBody::HistoryEased { ease } => self.ease = self.ease.and(*ease),
+            EventBody::HistoryEased { model, ease } => {
+                let eased = self.eases.entry(model.clone()).or_default();
+                *eased = eased.and(*ease);
+            }
             EventBody::Notice { .. } | EventBody::Opaque { .. } => {}
             _ => self.apply_activity(event),
         }

@@ -246,11 +246,23 @@ fn is_overflow(words: &str) -> bool {
 }
 
 /// Words by which servers speak of a picture or a document that they do not take; lower case.
-const MEDIA_WORDS: &[&str] =
-    &["image", "media_type", "media type", "picture", "pdf", "inline_data", "inlinedata", "multimodal", "vision"];
+const MEDIA_WORDS: &[&str] = &[
+    "image",
+    "images",
+    "image_url",
+    "input_image",
+    "media_type",
+    "picture",
+    "pictures",
+    "pdf",
+    "inline_data",
+    "inlinedata",
+    "multimodal",
+    "vision",
+];
 
 fn is_about_media(words: &str) -> bool {
-    MEDIA_WORDS.iter().any(|text| words.contains(text))
+    words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| MEDIA_WORDS.contains(&word))
 }
 
 /// The delay in texts such as `Try again in 4 seconds`, `retry after 6m0s`, `Please retry in 17.5s`.
@@ -369,6 +381,7 @@ mod tests {
                 r#"{"error":{"message":"image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes"}}"#,
                 K::RefusedMedia,
             ),
+            (400, r#"{"error":{"message":"provisioned throughput is required"}}"#, K::InvalidRequest),
             (404, r#"{"error":{"message":"No endpoints found that support image input"}}"#, K::RefusedMedia),
             (404, r#"{"error":{"type":"not_found_error","message":"model: x"}}"#, K::UnknownModel),
             (404, "<html><body>Not Found</body></html>", K::InvalidRequest),

@@ -173,7 +173,10 @@ pub fn one_of_each() -> Vec<EventBody> {
             reason: "the daemon ended while it ran".into(),
         },
         EventBody::MessageFinished { message: message() },
-        EventBody::HistoryEased { ease: mcode_events::Ease { pictures: 3, results: 5, messages: 2 } },
+        EventBody::HistoryEased {
+            model: "openai/gpt-5".into(),
+            ease: mcode_events::Ease { pictures: 3, results: 5, messages: 2 },
+        },
         EventBody::UsageRecorded {
             model: "openai/gpt-5".into(),
             usage: usage(),

@@ -211,7 +211,7 @@ fn a_thread_goes_on_without_pictures_that_are_refused() {
     stage.workspace.write("small.png", PNG);
     let asked = stage.ask(&["-i", "small.png", "what is this?"]).ok();
     assert_eq!(asked.stdout, "I can not see it\n");
-    assert!(asked.stderr.contains("not given to the model any more"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("not given to this model any more"), "{}", asked.stderr);
     let before = stage.server.requests().len();
     assert_eq!(stage.ask(&["-c", "and now?"]).ok().stdout, "I can not see it\n");
     assert_eq!(stage.server.requests().len(), before + 1, "it is not sent again");

@@ -73,8 +73,9 @@ impl Groups {
             for (mut entry, listed) in entries {
                 let mut new = vec![command];
                 for _ in 0..PASSES_MAX {
-                    // One that has ended needs no group.
-                    new.iter().for_each(|pid| drop(entry.write_all(pid.to_string().as_bytes())));
+                    for pid in &new {
+                        enter(&mut entry, *pid);
+                    }
                     let inside = fs::read_to_string(&listed).unwrap_or_default();
                     let inside: Vec<u32> = inside.lines().filter_map(|line| line.parse().ok()).collect();
                     new = members().into_iter().filter(|pid| !inside.contains(pid)).collect();
@@ -85,6 +86,15 @@ impl Groups {
             }
         };
         std::thread::Builder::new().name("groups".to_owned()).spawn(take_in).map(drop)
+    }
+}
+
+/// Moves a process into a group. One that has ended needs none.
+fn enter(entry: &mut File, pid: u32) {
+    let ended = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV));
+    match entry.write_all(pid.to_string().as_bytes()) {
+        Err(error) if !ended(&error) => tracing::warn!(pid, %error, "a command could not enter its control group"),
+        _ => {}
     }
 }
 
