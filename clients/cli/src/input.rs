@@ -86,8 +86,14 @@ pub(crate) fn schema(path: &Path) -> Result<prost_types::Struct, ClientError> {
     })
 }
 
-fn read_file(path: &Path, max: u64, what: &str) -> Result<Vec<u8>, ClientError> {
+/// A whole file of at most so many bytes; nothing else than a file, which would not end or not begin.
+pub(crate) fn read_file(path: &Path, max: u64, what: &str) -> Result<Vec<u8>, ClientError> {
     let fault = |why: String| ClientError::usage(format!("{what} {} can not be read: {why}", path.display()));
+    let about =
+        path.metadata().map_err(|error| fault(error.to_string()).hint("give the path of a file that is there"))?;
+    if !about.is_file() {
+        return Err(fault("it is not a file".to_owned()).hint("give the path of a file"));
+    }
     let file =
         File::open(path).map_err(|error| fault(error.to_string()).hint("give the path of a file that is there"))?;
     let mut data = Vec::new();

@@ -84,6 +84,8 @@ enum Came {
 struct Tries {
     attempt: u32,
     overloads: u32,
+    /// Refusals for a quota: they are counted by themselves, as other failures say nothing about it.
+    quotas: u32,
     parks: u32,
     eases: u32,
     last: Option<ModelError>,
@@ -156,7 +158,10 @@ impl Driver {
     ) -> Result<Option<ModelError>, Asked> {
         tries.overloads = if error.kind == ModelErrorKind::Overloaded { tries.overloads + 1 } else { 0 };
         let policy = RetryPolicy { has_fallback: self.has_free(chain), ..self.services.retry };
-        let decision = policy.decide(tries.attempt, tries.overloads, &error, mcode_env::ids::jitter(1000));
+        let quota = error.kind == ModelErrorKind::Quota;
+        tries.quotas += u32::from(quota);
+        let attempt = if quota { tries.quotas } else { tries.attempt.saturating_sub(tries.quotas) };
+        let decision = policy.decide(attempt, tries.overloads, &error, mcode_env::ids::jitter(1000));
         if let RetryDecision::Retry { after } = decision {
             self.again(asking, place, tries, &error, after).await?;
             tries.last = Some(error);

@@ -198,6 +198,28 @@ pub struct RunLimits {
     pub max_time_ms: Option<u64>,
 }
 
+impl RunLimits {
+    /// No limit beyond the daemon's own.
+    pub const NONE: Self = Self { max_steps: None, max_tokens: None, max_cost_usd: None, max_time_ms: None };
+
+    /// The narrower of both.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        fn least<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(if other < one { other } else { one }),
+                (one, other) => one.or(other),
+            }
+        }
+        Self {
+            max_steps: least(self.max_steps, other.max_steps),
+            max_tokens: least(self.max_tokens, other.max_tokens),
+            max_cost_usd: least(self.max_cost_usd, other.max_cost_usd),
+            max_time_ms: least(self.max_time_ms, other.max_time_ms),
+        }
+    }
+}
+
 /// Who began a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -86,6 +86,10 @@ impl Held {
 /// Judges a request that may cost `bound`, when so much was `spent` and so much is `held` by so many others.
 #[must_use]
 pub fn judge(cap: Cap, spent: NanoUsd, (held, others): (NanoUsd, usize), bound: NanoUsd) -> Admission {
+    // What has no price is not ended by money.
+    if bound == 0 {
+        return Admission::Admit;
+    }
     if spent >= cap.max {
         return Admission::Refuse;
     }
@@ -104,12 +108,26 @@ pub fn bound(request: &ModelRequest) -> NanoUsd {
     nanos(pricing.cost(&plain).max(pricing.cost(&cached)))
 }
 
-/// What a request's tokens cost, and whether that is known.
+/// Tokens of one kind that one request can have; servers that tell more (some a -1 without its sign) are not believed.
+pub const TOKENS_MAX: u64 = 1_000_000_000;
+/// US dollars that one request can cost, whatever its price is said to be.
+pub const COST_MAX_USD: f64 = 1_000_000.0;
+
+/// What a request's tokens cost, and whether that is known. The figures are bounded, so that sums of them always are.
 #[must_use]
-pub fn price(mut usage: Usage, info: &ModelInfo) -> (Usage, bool) {
+pub fn price(usage: Usage, info: &ModelInfo) -> (Usage, bool) {
+    let mut usage = Usage {
+        input_tokens: usage.input_tokens.min(TOKENS_MAX),
+        output_tokens: usage.output_tokens.min(TOKENS_MAX),
+        cache_read_tokens: usage.cache_read_tokens.min(TOKENS_MAX),
+        cache_write_tokens: usage.cache_write_tokens.min(TOKENS_MAX),
+        reasoning_tokens: usage.reasoning_tokens.min(TOKENS_MAX),
+        ..usage
+    };
     if let Some(pricing) = &info.pricing {
         usage.cost_usd = pricing.cost(&usage);
     }
+    usage.cost_usd = if usage.cost_usd.is_nan() { 0.0 } else { usage.cost_usd.clamp(0.0, COST_MAX_USD) };
     (usage, info.pricing.is_some())
 }
 
@@ -155,7 +173,9 @@ mod tests {
             (999, 0, 0, 50_000, Admission::Admit),
             (1_000, 0, 0, 1, Admission::Refuse),
             // Nothing that others are charged makes room in a limit that is reached.
-            (1_000, 500, 1, 0, Admission::Refuse),
+            (1_000, 500, 1, 1, Admission::Refuse),
+            // A model without a price goes on.
+            (1_000, 500, 1, 0, Admission::Admit),
             (0, 500, 1, 500, Admission::Admit),
             (0, 501, 1, 500, Admission::Wait),
             (400, 400, 2, 201, Admission::Wait),
@@ -164,6 +184,19 @@ mod tests {
             (999, 1, 1, 0, Admission::Admit),
         ] {
             assert_eq!(judge(CAP, spent, (held, others), bound), expected, "{spent} {held} {bound}");
+        }
+    }
+
+    #[test]
+    fn counts_and_prices_beyond_reason_are_bounded() {
+        let mut info = ModelInfo::unknown(&"p/m".parse().unwrap());
+        let absurd = Usage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..Usage::default() };
+        let (told, priced) = price(absurd, &info);
+        assert_eq!((told.input_tokens, told.output_tokens, priced), (TOKENS_MAX, TOKENS_MAX, false));
+        for dear in [1e300, f64::INFINITY, f64::NAN, -1.0] {
+            info.pricing = Some(crate::Pricing { input: dear, output: dear, ..crate::Pricing::default() });
+            let (told, _) = price(absurd, &info);
+            assert!((0.0..=COST_MAX_USD).contains(&told.cost_usd), "{dear}: {}", told.cost_usd);
         }
     }
 

@@ -189,14 +189,23 @@ fn kind_of_status(status: u16, words: &str) -> Option<ModelErrorKind> {
 fn hint(kind: ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::Auth => "Check the key of this provider and what it is allowed to do.",
-        ModelErrorKind::Quota => "Add credit or wait for the plan to start again, or choose another model.",
+        ModelErrorKind::Quota => {
+            "Add credit or wait for the plan to start again, or choose another model: mcode models list"
+        }
         ModelErrorKind::UnknownModel => "Check the model's name; `mcode models list` lists the known ones.",
-        ModelErrorKind::Overflow => "Start a new thread, or choose a model with a larger window.",
+        ModelErrorKind::Overflow => "Say less at once, or choose a model with a larger window: mcode models list",
         ModelErrorKind::RefusedMedia => {
             "Ask again: the pictures of this thread are left out from now on. Or choose a model that takes them."
         }
-        ModelErrorKind::InvalidRequest => "Read what the provider says about it, or choose another model.",
-        ModelErrorKind::RateLimited | ModelErrorKind::Overloaded => "Try again later, or choose another model.",
+        ModelErrorKind::InvalidRequest => {
+            "Read what the provider says about it, or choose another model: mcode models list"
+        }
+        ModelErrorKind::RateLimited | ModelErrorKind::Overloaded => {
+            "Try again later, or choose another model: mcode models list"
+        }
+        ModelErrorKind::Server | ModelErrorKind::Transport | ModelErrorKind::Protocol => {
+            "Try again, or see where and with what it is asked: mcode providers list"
+        }
         _ => "",
     }
 }

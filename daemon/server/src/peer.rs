@@ -3,16 +3,12 @@
 //! The model's own commands can reach the socket. What is for people (answering, rules, trust) is refused to them, and a
 //! run that they start may do no more than the run that they are part of.
 
-use mcode_events::run::ApprovalPolicy;
 use mcode_sandbox::{Origin, origin_of};
-use mcode_threads::{Asker, Mode};
+use mcode_threads::{Asker, Bounds};
 use tonic::{Request, Status};
 
 use crate::services::Services;
 use crate::status::of_thread;
-
-/// A program of a tool call of which nothing more is known.
-const OF_A_TOOL: Asker = Asker::Tool { approval: ApprovalPolicy::Ask, mode: Mode::Build };
 
 /// The number of the process at the other end, where the system tells it.
 #[cfg(unix)]
@@ -40,10 +36,10 @@ impl Services {
             .map_err(|error| Status::internal(error.to_string()))?;
         Ok(match origin {
             Origin::Elsewhere => Asker::Person,
-            Origin::Ours => OF_A_TOOL,
+            Origin::Ours => Asker::Tool(Bounds::LEAST),
             Origin::Unknown => Asker::Unknown,
             Origin::ToolCalls(calls) => match self.deps.threads.caller(&calls).await.map_err(of_thread)? {
-                Some(caller) => caller.options.map_or(OF_A_TOOL, |(approval, mode)| Asker::Tool { approval, mode }),
+                Some(caller) => Asker::Tool(caller.run.unwrap_or(Bounds::LEAST)),
                 // A tool call of another daemon: this one is nothing to it.
                 None => Asker::Person,
             },
@@ -54,7 +50,7 @@ impl Services {
     pub(crate) async fn for_people<T>(&self, request: &Request<T>, what: &str) -> Result<(), Status> {
         let who = match self.asker(request).await? {
             Asker::Person => return Ok(()),
-            Asker::Tool { .. } => "a program of a tool call",
+            Asker::Tool(_) => "a program of a tool call",
             Asker::Unknown => "a process that can not be looked at",
         };
         tracing::warn!(what, who, pid = peer_pid(request), "refused: this is for people");

@@ -17,6 +17,9 @@ use crate::read::Reader;
 /// Days in every zone are made of such pieces, in milliseconds (15 min).
 const PIECE_MS: i64 = 15 * 60 * 1000;
 
+/// Tokens that are counted of one request, so that no sum overflows.
+const TOKENS_MAX: i64 = 1 << 40;
+
 /// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it.
 const FROM_LOG: &str = "
 INSERT INTO usage (thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose,
@@ -139,7 +142,7 @@ pub(crate) struct Paid<'a> {
 
 impl Paid<'_> {
     pub(crate) fn write(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX).min(TOKENS_MAX);
         let text = |id: Option<String>| id.unwrap_or_default();
         transaction
             .prepare_cached(

@@ -2,21 +2,21 @@
 
 use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest};
-use mcode_events::run::ApprovalPolicy;
 use mcode_ids::{RunId, ThreadId};
 use mcode_permissions::Mode;
 use mcode_store::{AuditCheck, AuditRow, Page};
 
+use crate::command::Bounds;
 use crate::error::ThreadError;
 use crate::registry::Threads;
 
 /// A thread whose tool call has started a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
     /// The thread.
     pub thread_id: ThreadId,
-    /// What its last run does about calls that would be asked, and its mode.
-    pub options: Option<(ApprovalPolicy, Mode)>,
+    /// What its last run may do, if it had any.
+    pub run: Option<Bounds>,
 }
 
 /// Most characters of what somebody wrote in a record.
@@ -78,8 +78,12 @@ impl Threads {
         for id in tool_calls.iter().filter_map(|id| id.parse().ok()) {
             let Some(thread_id) = self.deps().store.thread_of_call(id).await? else { continue };
             let state = self.state(thread_id).await?;
-            let options = state.runs.last().map(|run| (run.options.approval, Mode::of_log(&run.options.mode)));
-            return Ok(Some(Caller { thread_id, options }));
+            let run = state.runs.last().map(|run| Bounds {
+                approval: run.options.approval,
+                mode: Mode::of_log(&run.options.mode),
+                limits: crate::waking::limits_left(run),
+            });
+            return Ok(Some(Caller { thread_id, run }));
         }
         Ok(None)
     }

@@ -24,18 +24,29 @@ pub struct RunSurroundings {
     pub umask: u32,
 }
 
+/// The loosest that a run may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// What is done about calls that would be asked.
+    pub approval: ApprovalPolicy,
+    /// The mode.
+    pub mode: Mode,
+    /// What it may use up.
+    pub limits: RunLimits,
+}
+
+impl Bounds {
+    /// Those of a program of which nothing more is known.
+    pub const LEAST: Self = Self { approval: ApprovalPolicy::Ask, mode: Mode::Build, limits: RunLimits::NONE };
+}
+
 /// Who asks for a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Asker {
     /// A person, or a program that speaks for one.
     Person,
     /// A program that a tool call has started: its run may have no more than that call's run had.
-    Tool {
-        /// What is done about calls that would be asked, at the loosest.
-        approval: ApprovalPolicy,
-        /// The mode, at the loosest.
-        mode: Mode,
-    },
+    Tool(Bounds),
     /// A process that can not be looked at; as little as a tool of a run that asks.
     Unknown,
 }
@@ -43,11 +54,11 @@ pub enum Asker {
 impl Asker {
     /// The loosest that its run may be; `None` is whatever it asks for.
     #[must_use]
-    pub const fn at_most(self) -> Option<(ApprovalPolicy, Mode)> {
+    pub const fn at_most(self) -> Option<Bounds> {
         match self {
             Self::Person => None,
-            Self::Tool { approval, mode } => Some((approval, mode)),
-            Self::Unknown => Some((ApprovalPolicy::Ask, Mode::Build)),
+            Self::Tool(bounds) => Some(bounds),
+            Self::Unknown => Some(Bounds::LEAST),
         }
     }
 
@@ -56,7 +67,7 @@ impl Asker {
     pub const fn trigger(self) -> RunTrigger {
         match self {
             Self::Person => RunTrigger::Person,
-            Self::Tool { .. } => RunTrigger::Tool,
+            Self::Tool(_) => RunTrigger::Tool,
             Self::Unknown => RunTrigger::Unknown,
         }
     }

@@ -33,7 +33,9 @@ pub mod trust;
 mod waking;
 
 pub use audit::Caller;
-pub use command::{Answered, Asker, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started};
+pub use command::{
+    Answered, Asker, Bounds, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started,
+};
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
 pub use mcode_agent::secrets::{looks_like_a_key, redact};

@@ -12,6 +12,7 @@ use mcode_store::{Store, UsageFilter, UsageReport};
 use crate::deps::Deps;
 use crate::error::ThreadError;
 use crate::registry::Threads;
+use crate::starting::Working;
 
 /// Milliseconds over which the daily limit is counted: any 24 h, so that no midnight doubles it.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -36,8 +37,14 @@ pub fn spent(store: Store, clock: Arc<dyn Clock>) -> Spent {
     })
 }
 
-/// Refuses to begin a run when the daily limit is reached.
-pub(crate) async fn check_day(deps: &Deps, project: Option<&ProjectConfig>) -> Result<(), ThreadError> {
+/// Refuses to begin a run when the daily limit is reached, unless its model has no price: what is asked of others on the
+/// way is refused then.
+pub(crate) async fn check_day(deps: &Deps, working: &Working) -> Result<(), ThreadError> {
+    let resolved = deps.models.resolve(&working.options.model, &working.surroundings.client_env);
+    if resolved.is_ok_and(|model| model.info.pricing.is_none()) {
+        return Ok(());
+    }
+    let project = working.project.as_deref();
     for Cap { max, .. } in caps(&(deps.config)(), project) {
         let spent = deps.store.spent_since(deps.clock.now().plus_millis(-DAY_MS).millis()).await?;
         if spent >= max {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcode_agent::{Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
 use mcode_config::ProjectConfig;
 use mcode_events::event::{EventBody, NewEvent};
-use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunOptions};
+use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunLimits, RunOptions};
 use mcode_ids::{RequestId, RunId, Seq, TurnId};
 use mcode_models::packs::{Role, Wishes};
 use mcode_permissions::Mode;
@@ -112,7 +112,7 @@ impl Actor {
         words: Words,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
-        crate::spending::check_day(&self.deps, working.project.as_deref()).await?;
+        crate::spending::check_day(&self.deps, &working).await?;
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
@@ -299,7 +299,7 @@ impl Actor {
         let at_most = run.asker.at_most();
         let wanted = run.mode.or_else(|| known(&self.state.mode).map(|mode| Mode::of_log(&mode))).unwrap_or_default();
         // A run that only looks starts none that changes things.
-        let mode = at_most.map_or(wanted, |(_, mode)| wanted.max(mode)).as_str();
+        let mode = at_most.map_or(wanted, |bounds| wanted.max(bounds.mode)).as_str();
         let wishes = Wishes {
             run: run.model.as_deref(),
             thread: self.state.chosen_model(mode),
@@ -316,9 +316,19 @@ impl Actor {
         limits.max_steps = limits.max_steps.or(config.limits.max_steps_per_run);
         limits.max_tokens = limits.max_tokens.or(config.limits.max_tokens_per_run);
         limits.max_cost_usd = limits.max_cost_usd.or(config.limits.max_cost_per_run);
+        if let Some(bounds) = at_most {
+            // What the call's own run has left, and never more than the settings give to any.
+            let settings = RunLimits {
+                max_steps: config.limits.max_steps_per_run,
+                max_tokens: config.limits.max_tokens_per_run,
+                max_cost_usd: config.limits.max_cost_per_run,
+                max_time_ms: None,
+            };
+            limits = limits.within(bounds.limits).within(settings);
+        }
         let approval = run.approval.or_else(|| configured_approval(config.approve.as_deref())).unwrap_or_default();
         let approval = stricter(approval, configured_approval(config.approve_at_most.as_deref()));
-        let approval = stricter(approval, at_most.map(|(approval, _)| approval));
+        let approval = stricter(approval, at_most.map(|bounds| bounds.approval));
         Ok(RunOptions {
             model: assigned.model,
             mode: mode.to_owned(),

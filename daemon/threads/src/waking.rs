@@ -74,6 +74,17 @@ pub(crate) fn options_to_queue(last: &RunRecord) -> Option<RunOptions> {
     Some(RunOptions { limits, trigger, ..last.options.clone() })
 }
 
+/// What a run has left of its limits: nothing of one that is reached.
+pub(crate) fn limits_left(run: &RunRecord) -> RunLimits {
+    let limits = run.options.limits;
+    RunLimits {
+        max_steps: limits.max_steps.map(|max| max.saturating_sub(run.steps)),
+        max_tokens: limits.max_tokens.map(|max| max.saturating_sub(run.usage.total_tokens())),
+        max_cost_usd: limits.max_cost_usd.map(|max| (max - run.usage.cost_usd).max(0.0)),
+        max_time_ms: limits.max_time_ms,
+    }
+}
+
 /// What of a run's limits it and its followers have left; `None` when one is reached. The time limit is each run's own.
 fn what_is_left(limits: &RunLimits, runs: &[RunRecord]) -> Option<RunLimits> {
     let steps: u32 = runs.iter().map(|run| run.steps).sum();

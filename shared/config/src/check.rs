@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::duration::parse_duration;
 use crate::error::ConfigError;
-use crate::schema::{self, Kind, Node};
+use crate::schema::{self, Kind, MONEY_MAX, Node};
 
 /// What was found in one file.
 #[derive(Debug, Default)]
@@ -136,8 +136,8 @@ pub(crate) fn fits(value: &Value, kind: Kind) -> bool {
         Kind::Choice(words) => value.as_str().is_some_and(|text| words.contains(&text)),
         Kind::Whole(most) => value.as_integer().is_some_and(|n| u64::try_from(n).is_ok_and(|n| n <= most)),
         Kind::Money => match value {
-            Value::Integer(number) => *number.value() >= 0,
-            Value::Float(number) => number.value().is_finite() && *number.value() >= 0.0,
+            Value::Integer(number) => u32::try_from(*number.value()).is_ok_and(|number| f64::from(number) <= MONEY_MAX),
+            Value::Float(number) => (0.0..=MONEY_MAX).contains(number.value()),
             _ => false,
         },
         Kind::Switch => value.is_bool(),

@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// A whole number from 0 up to this.
     Whole(u64),
-    /// A number of US dollars, not negative.
+    /// A number of US dollars from 0 to [`MONEY_MAX`].
     Money,
     /// `true` or `false`.
     Switch,
@@ -29,7 +29,7 @@ impl Kind {
             Self::Duration => crate::duration::DurationError.to_string().replace("expected ", ""),
             Self::Choice(words) => format!("one of \"{}\"", words.join("\", \"")),
             Self::Whole(most) => format!("a whole number from 0 to {most}"),
-            Self::Money => "a number of US dollars, not negative".to_owned(),
+            Self::Money => format!("a number of US dollars from 0 to {MONEY_MAX}"),
             Self::Switch => "true or false".to_owned(),
             Self::Texts => "a list of texts, such as [\"a\", \"b\"]".to_owned(),
         }
@@ -52,6 +52,8 @@ pub(crate) enum Node {
 use Kind::{Choice, Duration, Money, Secret, Switch, Text, Texts, Whole};
 use Node::{Leaf, List, Named, Table};
 
+/// Largest amount of money; what is counted in billionths of it has to fit into 64 bits.
+pub(crate) const MONEY_MAX: f64 = 1e9;
 /// Largest count of tokens: what TOML's integers hold.
 const WHOLE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Largest count that is kept in 32 bits.

@@ -271,7 +271,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_written() {
         ("modle", "x", "did you mean 'model'?"),
         ("limits", "5", "section"),
         ("limits.max_steps_per_run", "many", "whole number"),
-        ("limits.max_cost_per_run", "-1", "not negative"),
+        ("limits.max_cost_per_run", "-1", "from 0 to"),
         ("approve", "maybe", "\"ask\", \"deny\", \"all\""),
         ("providers.local.idle_timeout", "soon", "120s"),
         ("sandbox.enabled", "yes", "true or false"),

@@ -58,12 +58,12 @@ pub(crate) async fn run(context: &Context, verb: ConfigVerb) -> Outcome {
             show(context.form, &json!({"key": key, "value": plain(&value)}), &plain_text(&value))?;
         }
         ConfigVerb::Set { key, value } => {
-            let mut file = open_for_change(context)?;
+            let mut file = open_for_change(context).await?;
             file.set(&key, &value).map_err(refused)?;
             changed(context, &json!({"key": key, "file": shown}), &format!("{key} is set in {shown}")).await?;
         }
         ConfigVerb::Unset { key } => {
-            let mut file = open_for_change(context)?;
+            let mut file = open_for_change(context).await?;
             let removed = file.unset(&key).map_err(refused)?;
             if !removed {
                 // What is neither set nor a key is a slip.
@@ -108,7 +108,14 @@ fn explain(context: &Context, key: &str) -> Result<(), Failure> {
     show_list(context.form, entries, &lines, &none)
 }
 
-fn open_for_change(context: &Context) -> Result<ConfigFile, ClientError> {
+/// Opens the file, if a daemon that is there says that a person asks: what a tool call has started changes nothing.
+async fn open_for_change(context: &Context) -> Result<ConfigFile, ClientError> {
+    if let Ok(client) = context.connect_running().await
+        && let Err(refusal) = client.reload_config(v1::ReloadConfigRequest {}).await
+        && refusal.kind == ErrorKind::Permission
+    {
+        return Err(refusal);
+    }
     let folder = &context.dirs.config;
     mcode_env::files::create_private_dir(folder).map_err(|error| {
         ClientError::new(ErrorKind::Config, "CONFIG_UNWRITABLE", format!("can not make {}: {error}", folder.display()))

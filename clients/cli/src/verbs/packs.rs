@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::args::Form;
 use crate::context::Context;
 use crate::failure::tell_message;
+use crate::input::read_file;
 use crate::output::{json_line, json_pretty, stdout_text};
 use crate::table::table;
 use crate::verbs::{Outcome, sentence, show_message};
@@ -242,11 +243,8 @@ async fn import(context: &Context, client: &Client, file: &Path, name: Option<St
         ClientError::new(ErrorKind::User, "PACK_UNUSABLE", format!("{}: {why}", file.display()))
             .hint("give a file that mcode packs export has written")
     };
-    let length = path.metadata().map_err(|error| unusable(error.to_string()))?.len();
-    if length > CONFIG_BYTES_MAX {
-        return Err(unusable(format!("the file has more than {CONFIG_BYTES_MAX} bytes")).into());
-    }
-    let text = std::fs::read_to_string(&path).map_err(|error| unusable(error.to_string()))?;
+    let bytes = read_file(&path, CONFIG_BYTES_MAX, "the pack")?;
+    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not text".to_owned()))?;
     let mut packs = match serde_json::from_str::<Value>(&text) {
         Ok(value) => of_json(&value).map_err(unusable)?,
         Err(_) => {

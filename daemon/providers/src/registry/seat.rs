@@ -233,11 +233,8 @@ impl<'a> Seat<'a> {
         let name = self.name;
         match self.known.and_then(|known| known.key_env.first()) {
             _ if self.login.is_wanted() => format!("Log in with: mcode login {name}"),
-            Some(variable) => format!(
-                "Set {variable} in your environment, log in with `mcode login {name}`, or set [providers.{name}] api_key \
-                 in config.toml."
-            ),
-            None => format!("Log in with `mcode login {name}`, or set [providers.{name}] api_key in config.toml."),
+            Some(variable) => format!("Set {variable}, or: mcode login {name}"),
+            None => format!("Log in or give a key with: mcode login {name}"),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Starting, and being refused.
 
-use mcode_events::run::{ApprovalPolicy, RunTrigger};
+use mcode_events::run::{ApprovalPolicy, RunLimits, RunTrigger};
 use mcode_events::{EventBody, NewEvent, RunStatus, ThreadState};
 use mcode_ids::{ProjectId, RequestId, Seq, ThreadId};
 use mcode_store::{Append, ThreadRow};
-use mcode_threads::{Asker, Mode, ThreadError};
+use mcode_threads::{Asker, Bounds, Mode, ThreadError};
 
 use crate::rig::{Rig, Step, said};
 
@@ -67,7 +67,7 @@ async fn what_is_not_there_is_named() {
 async fn a_run_has_no_more_than_who_asks_for_it() {
     use ApprovalPolicy::{All, Ask, Deny};
     let rig = Rig::new(vec![Step::Say("hello")]);
-    let tool = |approval, mode| Asker::Tool { approval, mode };
+    let tool = |approval, mode| Asker::Tool(Bounds { approval, mode, limits: RunLimits::NONE });
     for (asker, wanted, had) in [
         (Asker::Person, (All, Mode::Build), (All, "build", RunTrigger::Person)),
         (Asker::Unknown, (All, Mode::Build), (Ask, "build", RunTrigger::Unknown)),
@@ -81,6 +81,24 @@ async fn a_run_has_no_more_than_who_asks_for_it() {
         let state = rig.idle(started.thread_id).await;
         let options = &state.run(started.run_id).unwrap().options;
         assert_eq!((options.approval, options.mode.as_str(), options.trigger), had, "{asker:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_a_tool_call_has_what_the_calls_run_has_left() {
+    let rig = Rig::new(vec![Step::Say("hello")]);
+    let left = RunLimits { max_steps: Some(2), max_cost_usd: Some(0.5), ..RunLimits::NONE };
+    for (asker, wanted, had) in [
+        (Asker::Person, Some(100), (Some(100), None)),
+        (Asker::Tool(Bounds { limits: left, ..Bounds::LEAST }), Some(100), (Some(2), Some(0.5))),
+        (Asker::Tool(Bounds { limits: left, ..Bounds::LEAST }), Some(1), (Some(1), Some(0.5))),
+    ] {
+        let mut run = rig.prompt(None, "hi");
+        (run.asker, run.limits.max_steps) = (asker, wanted);
+        let started = rig.threads.start_run(run).await.unwrap();
+        let state = rig.idle(started.thread_id).await;
+        let limits = state.run(started.run_id).unwrap().options.limits;
+        assert_eq!((limits.max_steps, limits.max_cost_usd), had, "{asker:?}");
     }
 }
 
