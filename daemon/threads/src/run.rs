@@ -108,6 +108,6 @@ pub(crate) fn interrupted(message: &str) -> RunError {
         kind: RunErrorKind::Interrupted,
         reason: "INTERRUPTED".to_owned(),
         message: message.to_owned(),
-        hint: "go on with 'mcode ask --thread'".to_owned(),
+        hint: "go on with: mcode ask -c \"go on\"; or --thread with an id of 'mcode threads list'".to_owned(),
     }
 }

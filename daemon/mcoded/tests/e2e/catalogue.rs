@@ -158,6 +158,8 @@ fn changes_are_for_people() {
         "packs set x build=a/b",
         "packs delete x",
         "packs use --none",
+        "config set limits.max_cost_per_day 99999",
+        "config unset sandbox.enabled",
     ];
     // Without the sandbox, which keeps commands from the socket altogether.
     let stage = Stage::configured(Script::new(), "[sandbox]\nenabled = false\n");
