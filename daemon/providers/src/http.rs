@@ -189,7 +189,9 @@ fn parsed(base: &str) -> Result<Url, ModelError> {
     Ok(url)
 }
 
-fn without_secrets(base: &str) -> String {
+/// An address without user, password and query.
+pub(crate) fn without_secrets(base: &str) -> String {
+    let base = base.split(['?', '#']).next().unwrap_or_default();
     match base.rsplit_once('@') {
         Some((_, host)) => format!("…@{host}"),
         None => base.to_owned(),

@@ -42,6 +42,7 @@ pub(super) struct Seat<'a> {
     pub(super) entry: ProviderEntry,
     pub(super) wire: Wire,
     pub(super) base_url: String,
+    named: Named,
     login: LoginHere,
 }
 
@@ -111,7 +112,7 @@ impl<'a> Seat<'a> {
             .ok_or_else(|| no_address(name, known))?;
         let usual = || known.map_or(Wire::OpenaiChat, |known| known.wire_for(model, &base_url));
         let wire = wire.or_else(|| login.wire()).unwrap_or_else(usual);
-        Ok(Self { name, known, entry, wire, base_url, login })
+        Ok(Self { name, known, entry, wire, base_url, named, login })
     }
 
     /// The key, and where it is from: a login, the client's environment, a stored key, the configuration. No key is an
@@ -185,6 +186,9 @@ impl<'a> Seat<'a> {
                 .with_hint(format!("Set {variable}, which [providers.{}] api_key names.", self.name))),
             };
         }
+        if self.is_elsewhere() {
+            return Err(self.for_its_own_address("api_key of config.toml", ""));
+        }
         if let Some(giver) = auth.and_then(|auth| configured::source(auth, self.name, key)) {
             let form = key.split(':').next().unwrap_or_default();
             let source = format!("{form}: of config.toml");
@@ -211,14 +215,8 @@ impl<'a> Seat<'a> {
             return ModelError::new(ModelErrorKind::Auth, message).with_hint(problem.hint());
         }
         if self.login.is_elsewhere() {
-            let message = format!(
-                "there is no key for '{name}' at {}: what is stored is good for its own address only",
-                self.base_url
-            );
-            return ModelError::new(ModelErrorKind::Auth, message).with_hint(format!(
-                "Unset the variable that names that address, put it into [providers.{name}] base_url of config.toml, \
-                 or log in again where it is set: mcode login {name}"
-            ));
+            let again = format!(", or log in again where it is set: mcode login {name}");
+            return self.for_its_own_address("what is stored", &again);
         }
         if self.login.is_unserved() {
             let message = format!("the stored login of '{name}' does not have this model, and there is no API key");
@@ -227,6 +225,26 @@ impl<'a> Seat<'a> {
                 .with_hint(format!("Set {variable} in your environment, or choose a model of the subscription."));
         }
         ModelError::new(ModelErrorKind::Auth, format!("there is no key for '{name}'")).with_hint(self.how_to())
+    }
+
+    /// Whether a variable of the environment names another address than the user's file or the provider itself. Anybody
+    /// who starts a client may set one, a tool call too, and this machine is as good a place to read keys as any other.
+    fn is_elsewhere(&self) -> bool {
+        let own = self.entry.base_url.as_deref().or(self.known.map(|known| known.base_url)).unwrap_or_default();
+        let is_own = match (http::base(own, "v1"), http::base(&self.base_url, "v1")) {
+            (Ok(own), Ok(here)) => own == here,
+            _ => own == self.base_url,
+        };
+        self.named == Named::Variable && !is_own
+    }
+
+    /// A key is there, but not for the address that a variable names. `or` is what else can be done.
+    fn for_its_own_address(&self, what: &str, or: &str) -> ModelError {
+        let (name, place) = (self.name, http::without_secrets(&self.base_url));
+        let message = format!("there is no key for '{name}' at {place}: {what} is good for its own address only");
+        ModelError::new(ModelErrorKind::Auth, message).with_hint(format!(
+            "Unset the variable that names that address, or put it into [providers.{name}] base_url of config.toml{or}."
+        ))
     }
 
     fn how_to(&self) -> String {
