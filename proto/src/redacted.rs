@@ -25,9 +25,18 @@ with_env! {
     ListModelsRequest { page_size, page_token, provider }
     ListPacksRequest {}
     ListProvidersRequest {}
-    RefreshCatalogueRequest { from }
     ScanProvidersRequest { add }
     UsePackRequest { name }
+}
+
+/// The address may hold a password or a key.
+impl fmt::Debug for RefreshCatalogueRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefreshCatalogueRequest")
+            .field("from", &format_args!("<{} bytes>", self.from.len()))
+            .field("env", &format_args!("<{} variables>", self.env.len()))
+            .finish()
+    }
 }
 
 impl fmt::Debug for AddProviderRequest {
@@ -94,8 +103,8 @@ impl fmt::Debug for Media {
 #[cfg(test)]
 mod tests {
     use crate::v1::{
-        AddProviderRequest, ClientContext, CompleteLoginRequest, ListModelsRequest, Media, StartLoginRequest,
-        StartRunRequest, UsePackRequest,
+        AddProviderRequest, ClientContext, CompleteLoginRequest, ListModelsRequest, Media, RefreshCatalogueRequest,
+        StartLoginRequest, StartRunRequest, UsePackRequest,
     };
 
     #[test]
@@ -111,7 +120,10 @@ mod tests {
         let media = Media { data: b"sk-hidden".to_vec(), ..Default::default() };
         let login = StartLoginRequest { api_key: "sk-hidden".to_owned(), ..Default::default() };
         let code = CompleteLoginRequest { code: "sk-hidden".to_owned(), ..Default::default() };
+        let from = "https://me:sk-hidden@host/list?key=sk-hidden".to_owned();
+        let refresh = RefreshCatalogueRequest { from, ..Default::default() };
         let shown = [
+            format!("{refresh:?}"),
             format!("{start:?}"),
             format!("{list:?}"),
             format!("{media:?}"),

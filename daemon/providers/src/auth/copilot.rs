@@ -4,6 +4,7 @@ use mcode_models::{GivenKey, ModelRequest, PromptMessage, Secret};
 use reqwest::{Client, Url};
 use serde_json::Value;
 
+use super::configured::checked;
 use super::token::{self, Refused};
 use crate::http::is_loopback_name;
 
@@ -40,11 +41,12 @@ pub(crate) async fn exchange(client: &Client, url: &str, login: &Secret) -> Resu
 }
 
 fn read(answer: &Value, url: &str) -> Result<Derived, Refused> {
-    let key = answer.get("token").and_then(Value::as_str).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| Refused::Unreachable("GitHub's answer holds no token".to_owned()))?;
+    let key = answer.get("token").and_then(Value::as_str).unwrap_or_default();
+    let key = checked(key).map_err(|why| Refused::Unreachable(format!("GitHub's answer holds no token: {why}")))?;
     let end = answer.get("expires_at").and_then(token::whole).map(|seconds| seconds.saturating_mul(1000));
     let now = mcode_env::Clock::now(&mcode_env::SystemClock).millis();
-    Ok(Derived { key: Secret::new(key), expires_at_ms: end.unwrap_or(now + USUAL_LIFE_MS), base_url: api_of(key, url) })
+    let base_url = api_of(key.expose(), url);
+    Ok(Derived { key, expires_at_ms: end.unwrap_or(now + USUAL_LIFE_MS), base_url })
 }
 
 /// Where a token is good for: it names a proxy, whose neighbour the API is. A host that is not of the same company as the
@@ -107,7 +109,7 @@ mod tests {
         }
         let derived = read(&json!({"token": "t", "expires_at": 7}), asked).unwrap();
         assert_eq!(derived.expires_at_ms, 7_000);
-        assert!(read(&json!({}), asked).is_err());
+        assert!(read(&json!({}), asked).is_err() && read(&json!({"token": "a\nb"}), asked).is_err());
         assert!(!format!("{derived:?}").contains("\"t\""));
     }
 

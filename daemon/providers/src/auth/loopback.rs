@@ -1,7 +1,7 @@
 //! The listener that a browser comes back to: on this machine only, for one answer, bounded in time, size and number.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,7 +36,7 @@ impl Loopback {
         let ports = if redirect.ports.is_empty() { &[0][..] } else { &redirect.ports };
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for port in ports {
-            match TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).await {
+            match TcpListener::bind((listens_at(&redirect.host), *port)).await {
                 Ok(listener) => {
                     let port = listener.local_addr()?.port();
                     return Ok(Self { listener, path: redirect.path.clone(), redirect_uri: uri(redirect, port) });
@@ -71,6 +71,13 @@ impl Loopback {
             }
         }
     }
+}
+
+/// Where a browser arrives that is sent to this host: an address of this machine is taken as it is, names lead to the usual
+/// one.
+fn listens_at(host: &str) -> IpAddr {
+    let address = host.trim_matches(['[', ']']).parse().ok().filter(IpAddr::is_loopback);
+    address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// What the browser is told to come back to when nothing listens, for codes that are pasted.
@@ -184,6 +191,33 @@ mod tests {
         assert_eq!(answer, Answer::Code { code: Secret::new("c"), state: Some("s".into()) });
         drop(loopback);
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err(), "it is closed after use");
+    }
+
+    #[test]
+    fn it_listens_where_the_browser_is_sent() {
+        for (host, address) in [
+            ("localhost", "127.0.0.1"),
+            ("mcode.localhost", "127.0.0.1"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.2"),
+            ("[::1]", "::1"),
+            ("::1", "::1"),
+            // Never others than this machine.
+            ("0.0.0.0", "127.0.0.1"),
+            ("192.0.2.1", "127.0.0.1"),
+        ] {
+            assert_eq!(listens_at(host).to_string(), address, "{host}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn an_address_of_ones_own_is_listened_at() {
+        let there = Redirect { host: "127.0.0.2".into(), ..redirect(Vec::new()) };
+        let loopback = Loopback::bind(&there).await.unwrap();
+        let address = loopback.listener.local_addr().unwrap();
+        assert_eq!(loopback.redirect_uri, format!("http://{address}/cb"));
+        assert!(address.to_string().starts_with("127.0.0.2:"));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use reqwest::header::{ACCEPT, HeaderValue};
 use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
 
+use super::configured::KEY_BYTES_MAX;
 use super::data::LoginData;
 use super::jwt::Claims;
 use crate::http;
@@ -203,17 +204,16 @@ pub(crate) fn grant(answer: &Value, now_ms: i64) -> Result<Grant, Refused> {
     let access = text("access_token")
         .filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()))
         .ok_or_else(|| Refused::Unreachable("the issuer's answer holds no access token".to_owned()))?;
+    let refresh = text("refresh_token");
+    if access.len().max(refresh.map_or(0, str::len)) > KEY_BYTES_MAX {
+        return Err(Refused::Unreachable(format!("a token of the issuer is longer than {KEY_BYTES_MAX} bytes")));
+    }
     let claims = Claims::of(text("id_token").unwrap_or_default()).or(Claims::of(access));
     let span = answer.get("expires_in").and_then(whole).filter(|seconds| (1..SPAN_SECONDS_MAX).contains(seconds));
     let told = span.map(|seconds| now_ms.saturating_add(seconds * 1000));
     // The end of the id token says nothing about the access token.
     let own = Claims::of(access).expires_at.map(|seconds| seconds.saturating_mul(1000));
-    Ok(Grant {
-        access: Secret::new(access),
-        refresh: text("refresh_token").map(Secret::new),
-        expires_at_ms: told.or(own),
-        claims,
-    })
+    Ok(Grant { access: Secret::new(access), refresh: refresh.map(Secret::new), expires_at_ms: told.or(own), claims })
 }
 
 #[cfg(test)]
@@ -233,7 +233,16 @@ mod tests {
         for span in [json!(0), json!(-5), json!(i64::MAX), json!("soon"), json!(null)] {
             assert_eq!(read(json!({"access_token": "a", "expires_in": span})).expires_at_ms, None);
         }
-        for answer in [json!({}), json!({"access_token": ""}), json!({"access_token": "a\nb"}), json!("x")] {
+        let (longest, longer) = ("x".repeat(KEY_BYTES_MAX), "x".repeat(KEY_BYTES_MAX + 1));
+        read(json!({"access_token": longest, "refresh_token": longest}));
+        for answer in [
+            json!({}),
+            json!({"access_token": ""}),
+            json!({"access_token": "a\nb"}),
+            json!("x"),
+            json!({"access_token": longer}),
+            json!({"access_token": "a", "refresh_token": longer}),
+        ] {
             assert!(matches!(grant(&answer, 0), Err(Refused::Unreachable(_))), "{answer}");
         }
     }

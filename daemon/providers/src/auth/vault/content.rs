@@ -26,6 +26,12 @@ pub(crate) enum VaultError {
         /// What is wrong with it; quotes nothing of it.
         reason: String,
     },
+    /// It would be a file that is not read again.
+    #[error("{} has no room for one more login", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system refuses.
     #[error("{} can not be used: {reason}", path.display())]
     Io {
@@ -58,6 +64,7 @@ impl VaultError {
                     path.display()
                 )
             }
+            Self::Full { .. } => "Log out where you need no login any more: mcode logout PROVIDER".to_owned(),
             Self::Io { path, .. } => format!("Make {} readable and writable for your user.", path.display()),
             Self::Keyring { provider, .. } => {
                 format!("Unlock the keyring, or log in again with: mcode login {provider}")
@@ -116,10 +123,13 @@ impl Content {
         serde_json::from_value(value).map_err(|_| damaged("it is not a list of logins"))
     }
 
-    /// Writes the file, readable for its user alone.
+    /// Writes the file, readable for its user alone. What could not be read again is not written.
     pub(super) fn write(&self, path: &Path) -> Result<(), VaultError> {
         let failed = |error: io::Error| VaultError::io(path, &error);
         let text = serde_json::to_vec_pretty(self).map_err(|error| failed(error.into()))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(VaultError::Full { path: path.to_path_buf() });
+        }
         close_to_others(path).map_err(failed)?;
         mcode_env::files::write_atomic(path, &text).map_err(failed)
     }

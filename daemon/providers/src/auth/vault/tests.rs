@@ -84,6 +84,16 @@ async fn a_damaged_file_is_named_and_left_as_it_is() {
     }
 }
 
+#[tokio::test]
+async fn what_could_not_be_read_again_is_not_written() {
+    let (_folder, vault) = vault();
+    vault.save("a", &login("A1", None)).await.unwrap();
+    let huge = "x".repeat(usize::try_from(content::FILE_BYTES_MAX).unwrap());
+    let error = vault.save("b", &login(&huge, None)).await.unwrap_err();
+    assert!(error.to_string().contains(FILE) && error.hint().contains("mcode logout"), "{error}");
+    assert_eq!(vault.load("a").await.unwrap().unwrap().tokens.access, "A1");
+}
+
 #[test]
 fn secrets_do_not_show() {
     let shown = format!("{:?}", login("ACCESS", Some("REFRESH")));
