@@ -18,8 +18,8 @@ use crate::failure::Failure;
 use crate::signals::{Ending, Signals};
 use crate::{logging, wiring};
 
-/// How long a daemon that is about to end is waited for.
-const PREDECESSOR_WAIT: Duration = Duration::from_secs(30);
+/// How long a daemon that is about to end is waited for: it may wait for the issuer of a login, for half a minute.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(60);
 /// How long the data are waited for. A predecessor at the same socket has let go of them before it lets go of that, so
 /// only a daemon at another socket can hold them, and that one stays.
 const DATA_WAIT: Duration = Duration::from_secs(1);

@@ -81,7 +81,7 @@ pub(crate) async fn serve(
         change_config: change_config(config.clone()),
         config_faults: faults(config),
         sandbox: sandbox::tell(bounds),
-        logins: Arc::new(Desk::new(auth)),
+        logins: Arc::new(Desk::new(Arc::clone(&auth))),
         accepting: accepting.clone(),
         streams: streams.clone(),
     };
@@ -99,10 +99,16 @@ pub(crate) async fn serve(
         streams.cancel();
         tokio::time::sleep(DRAIN_MAX).await;
     };
-    tokio::select! {
-        result = mcode_server::serve(deps, incoming) => result?,
-        () = ending => tracing::warn!("calls were cut off at the end"),
-    }
+    let served = tokio::select! {
+        result = mcode_server::serve(deps, incoming) => result,
+        () = ending => {
+            tracing::warn!("calls were cut off at the end");
+            Ok(())
+        }
+    };
+    // A pair of tokens that an issuer is about to give is not given twice.
+    auth.settle().await;
+    served?;
     self_test.abort();
     orphans.abort();
     drop(held);
@@ -130,6 +136,7 @@ fn auth(config: &ConfigHandle, dirs: &Dirs, clock: &Arc<dyn Clock>) -> Arc<Auth>
         keyring: !mcode_env::process::disabled("keyring"),
         clock: Arc::clone(clock),
         run_command: key_command::runner(),
+        own_env: mcode_env::process::vars(),
     })
 }
 

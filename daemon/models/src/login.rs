@@ -26,7 +26,8 @@ pub struct GivenKey {
 /// Gives a key when a request is about to be sent.
 pub trait GiveKey: Send + Sync {
     /// The key. `refused` is one that the server did not take a moment ago: a fresh one is given in its place, or the
-    /// same again when there is none. `network_env` is how the client reaches servers.
+    /// same again when there is none. `network_env` is how the client reaches servers; whoever asks has chosen it, so what
+    /// outlives the request is not sent that way.
     ///
     /// # Errors
     /// [`crate::ModelErrorKind::LoginExpired`], [`crate::ModelErrorKind::LoginRevoked`] or

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::catalog::ModelInfo;
 use crate::error::ModelError;
 use crate::packs::{self, Assigned, Role, Wishes};
-use crate::request::Access;
+use crate::request::{Access, Secret};
 use crate::stream::ModelProvider;
 
 /// A model that can be asked.
@@ -59,5 +59,12 @@ pub trait ModelRegistry: Send + Sync + fmt::Debug {
         let reachable = self.default_model(role.as_str(), env);
         let all = packs::wished(role, wishes, &packs::Settings::default(), reachable.as_deref());
         Ok(all.into_iter().next())
+    }
+    /// The secrets that were loaded or given of late, for whoever has to take them out of what is written down: tokens,
+    /// what renews them, keys that `keyring:` and `command:` gave, secrets of OAuth clients. Bounded in number, the one
+    /// that was used last at the end; they grow while requests are sent, so ask when they are needed. Keys that stand in
+    /// the configuration or in a client's environment are not among them.
+    fn known_secrets(&self) -> Vec<Secret> {
+        Vec::new()
     }
 }

@@ -14,7 +14,7 @@ use mcode_config::{Effective, ProviderEntry};
 use mcode_env::{IdGen, SystemIds};
 use mcode_models::{
     Assigned, Catalogue, ListedModel, ModelError, ModelErrorKind, ModelProvider, ModelRef, ModelRegistry,
-    ResolvedModel, Role, Wire, Wishes,
+    ResolvedModel, Role, Secret, Wire, Wishes,
 };
 
 use self::login::Stored;
@@ -196,6 +196,10 @@ impl ModelRegistry for Registry {
         env: &BTreeMap<String, String>,
     ) -> Result<Option<Assigned>, ModelError> {
         self.assigned(role, wishes, env)
+    }
+
+    fn known_secrets(&self) -> Vec<Secret> {
+        self.auth.as_ref().map(|auth| auth.known_secrets()).unwrap_or_default()
     }
 }
 

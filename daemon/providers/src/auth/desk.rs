@@ -39,7 +39,7 @@ impl Desk {
         if !all.contains(&provider) {
             return Err(unknown(&provider, &all));
         }
-        let found = data::find(&provider, &config).map_err(|fault| {
+        let found = self.0.data(&provider).map_err(|fault| {
             LoginError::new(LoginErrorKind::Unsupported, fault).with_hint("Mend it, then try again.")
         })?;
         let flow = match (start.flow, &start.key, &found) {
@@ -82,7 +82,7 @@ impl Desk {
             .map_err(|reason| LoginError::new(LoginErrorKind::Invalid, format!("the key can not be used: {reason}")))?;
         let about = About { address: address_of(provider, &start.env), ..self.fresh(Kind::Key) };
         let tokens = Tokens { access: key.expose().to_owned(), refresh: None };
-        let stored = self.0.keep(provider, Login { about, tokens }).await?;
+        let stored = self.0.keep(provider, Login { about, tokens }, network(&start.env)).await?;
         Ok(LoginStarted {
             login_id: String::new(),
             flow: LoginFlow::Key,

@@ -3,7 +3,10 @@
 //! Order matters. A renewal holds a mutex of this process and a lock file that other processes keep to; inside, the
 //! vault is read again, since somebody may have renewed meanwhile. The new pair is on the disk before anybody uses it: an
 //! issuer that rotates takes the old one back with it. A renewal has a task of its own, so that a run that is cancelled
-//! does not lose the pair that is on its way.
+//! does not lose the pair that is on its way; a daemon that ends waits for it.
+//!
+//! Issuers are reached as the daemon's own environment says, or that of the terminal that logged in; never as the client
+//! says that asks for a model. That may be a tool call with a proxy and an authority of its own, which would read along.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +14,14 @@ use std::time::Duration;
 
 use mcode_env::Clock;
 use mcode_models::{GivenKey, ModelError, ModelErrorKind, Secret};
+use reqwest::Client;
+use tokio_util::task::TaskTracker;
 
 use super::copilot::{self, Derived};
 use super::data::{LoginData, Use};
 use super::lock;
-use super::token::{self, Grant, Refused};
+use super::secrets::KnownSecrets;
+use super::token::{self, ANSWER_WAIT, Grant, Refused};
 use super::vault::{About, Kind, Login, Tokens, Vault, VaultError};
 use crate::http::HttpClients;
 
@@ -23,8 +29,11 @@ use crate::http::HttpClients;
 pub(crate) const BEFORE_END_MS: i64 = 5 * 60 * 1000;
 /// ChatGPT's tokens are renewed after this time, whatever they say.
 const CHATGPT_AGE_MS: i64 = 8 * 24 * 3600 * 1000;
-/// After an issuer did not answer, it is left alone for so long while the token is still good.
+/// After an issuer did not answer, it is left alone for so long: a token that is still good is used as it is, and who
+/// has none is told what the last one was told.
 const ASK_AGAIN_MS: i64 = 30 * 1000;
+/// How long the end of the daemon waits for what is on its way: an answer of an issuer, and its way to the disk.
+const SETTLE_MAX: Duration = ANSWER_WAIT.saturating_add(Duration::from_secs(5));
 /// How long another process may take to renew the same login.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// Words of issuers that mean: never again with this token.
@@ -43,8 +52,10 @@ struct Seat {
     unsaved: Option<Login>,
     /// What was made of the login with this stamp.
     derived: Option<(String, Derived)>,
-    /// When the issuer was last found to be out of order.
-    failed_at_ms: Option<i64>,
+    /// When the issuer was last found to be out of order, and what was told of it.
+    failed: Option<(i64, ModelError)>,
+    /// How the terminal that logged in reaches servers.
+    network: Option<BTreeMap<String, String>>,
 }
 
 /// Keeps tokens fresh.
@@ -52,7 +63,12 @@ pub(crate) struct Keeper {
     pub(crate) vault: Vault,
     clients: Arc<HttpClients>,
     clock: Arc<dyn Clock>,
+    /// How the daemon itself reaches servers.
+    own_network: BTreeMap<String, String>,
     seats: Mutex<BTreeMap<String, Seat>>,
+    /// What must not be cut off.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) secrets: KnownSecrets,
 }
 
 /// What a request needs a key for.
@@ -64,13 +80,37 @@ pub(crate) struct Wanted {
     pub(crate) provider: String,
     /// A key that was not taken.
     pub(crate) refused: Option<Secret>,
-    /// How servers are reached.
-    pub(crate) network_env: BTreeMap<String, String>,
 }
 
 impl Keeper {
-    pub(crate) fn new(vault: Vault, clients: Arc<HttpClients>, clock: Arc<dyn Clock>) -> Self {
-        Self { vault, clients, clock, seats: Mutex::default() }
+    pub(crate) fn new(
+        vault: Vault,
+        clients: Arc<HttpClients>,
+        clock: Arc<dyn Clock>,
+        own_network: BTreeMap<String, String>,
+    ) -> Self {
+        let (tasks, secrets) = (TaskTracker::new(), KnownSecrets::default());
+        Self { vault, clients, clock, own_network, seats: Mutex::default(), tasks, secrets }
+    }
+
+    /// Lets no renewal begin any more, and waits for those that are on their way.
+    pub(crate) async fn settle(&self) {
+        self.tasks.close();
+        if tokio::time::timeout(SETTLE_MAX, self.tasks.wait()).await.is_err() {
+            tracing::error!("a login was still being renewed at the end; it may have to be done again");
+        }
+    }
+
+    /// How an issuer is reached.
+    fn client(&self, provider: &str) -> Result<Client, ModelError> {
+        let network = self.seat(provider, |seat| seat.network.clone());
+        self.clients.client(network.as_ref().unwrap_or(&self.own_network)).map_err(|error| {
+            let message = format!("the login of '{provider}' can not be renewed: {}", error.message);
+            ModelError { message, ..error }.with_hint(format!(
+                "It is renewed as the daemon's environment says, or that of the terminal that logged in. Correct it and \
+                 restart the daemon, or log in again with: mcode login {provider}"
+            ))
+        })
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -103,7 +143,7 @@ impl Keeper {
         }
         // A task of its own: what the issuer gives must be saved, whoever still waits for it.
         let keeper = Arc::clone(self);
-        let renewing = tokio::spawn(async move { keeper.renew(wanted).await });
+        let renewing = self.tasks.spawn(async move { keeper.renew(wanted).await });
         renewing.await.unwrap_or_else(|error| {
             Err(ModelError::new(ModelErrorKind::Server, format!("the login could not be renewed: {error}")))
         })
@@ -114,11 +154,20 @@ impl Keeper {
             return Ok(unsaved);
         }
         match self.vault.load(provider).await {
-            Ok(Some(login)) => Ok(login),
+            Ok(Some(login)) => {
+                self.note(&login.tokens);
+                Ok(login)
+            }
             Ok(None) => Err(ModelError::new(ModelErrorKind::Auth, format!("'{provider}' was logged out"))
                 .with_hint(format!("Log in again with: mcode login {provider}"))),
             Err(error) => Err(unusable(&error)),
         }
+    }
+
+    /// Remembers secrets, so that others can take them out of what is written down.
+    pub(crate) fn note(&self, tokens: &Tokens) {
+        let all = [Some(&tokens.access), tokens.refresh.as_ref()];
+        all.into_iter().flatten().for_each(|secret| self.secrets.note(&Secret::new(secret.clone())));
     }
 
     /// The key of a login that needs no renewal.
@@ -139,9 +188,23 @@ impl Keeper {
 
     /// Whether a token that is good for some minutes more is used as it is, since its issuer did not answer just now.
     fn may_wait(&self, provider: &str, about: &About) -> bool {
-        let now = self.now_ms();
-        let failed = self.seat(provider, |seat| seat.failed_at_ms);
-        failed.is_some_and(|failed| now - failed < ASK_AGAIN_MS) && about.expires_at_ms.is_none_or(|end| end > now)
+        self.failed_lately(provider).is_some() && about.expires_at_ms.is_none_or(|end| end > self.now_ms())
+    }
+
+    /// What was told when the issuer was out of order just now.
+    fn failed_lately(&self, provider: &str) -> Option<ModelError> {
+        let (at_ms, error) = self.seat(provider, |seat| seat.failed.clone())?;
+        // A clock that was put back must not hold up anybody.
+        let passed = u64::try_from(self.now_ms() - at_ms).ok()?;
+        let left = ASK_AGAIN_MS.unsigned_abs().checked_sub(passed).filter(|left| *left > 0)?;
+        Some(ModelError { retry_after: Some(Duration::from_millis(left)), ..error })
+    }
+
+    /// The issuer gave nothing and may do so later.
+    fn failed(&self, provider: &str, refused: &Refused) -> ModelError {
+        let (now, error) = (self.now_ms(), not_renewed(provider, refused));
+        self.seat(provider, |seat| seat.failed = Some((now, error.clone())));
+        error
     }
 
     fn is_fresh(&self, wanted: &Wanted, about: &About) -> bool {
@@ -167,6 +230,14 @@ impl Keeper {
         if let Some(error) = self.end(&provider, &login.about) {
             return Err(error);
         }
+        // Those who waited for the one that asked are told the same; they would wait as long one after the other.
+        if let Some(error) = self.failed_lately(&provider).filter(ModelError::is_retryable) {
+            return Err(error);
+        }
+        if self.tasks.is_closed() {
+            let message = format!("the login of '{provider}' is not renewed now: the daemon ends");
+            return Err(ModelError::new(ModelErrorKind::Server, message).with_hint("Try again."));
+        }
         match wanted.data.as_ref().map(|data| &data.becomes) {
             Some(Use::Copilot { exchange_url }) => self.derive(&wanted, exchange_url, &login).await,
             _ => self.refresh(&wanted, login).await,
@@ -186,12 +257,10 @@ impl Keeper {
         self.seat(provider, |seat| Arc::clone(&seat.changing))
     }
 
-    /// A new login begins with nothing known of the old one.
-    pub(crate) fn forget(&self, provider: &str) {
+    /// A new login begins with nothing known of the old one but how its issuer is reached.
+    pub(crate) fn forget(&self, provider: &str, network: Option<BTreeMap<String, String>>) {
         self.seat(provider, |seat| {
-            seat.dead = None;
-            seat.unsaved = None;
-            seat.derived = None;
+            *seat = Seat { changing: Arc::clone(&seat.changing), network, ..Seat::default() };
         });
     }
 
@@ -223,18 +292,16 @@ impl Keeper {
         let Some(data) = &wanted.data else {
             return if was_refused || over { Err(no_client(provider)) } else { Ok(plain(&login)) };
         };
-        let client = self.clients.client(&wanted.network_env)?;
+        let client = self.client(provider)?;
         match token::refresh(&client, data, &Secret::new(refresh), self.now_ms()).await {
             Ok(grant) => self.renewed(provider, login, grant).await,
             Err(refused) => match kind_of_end(&refused) {
                 Some(kind) => Err(self.bury(provider, &login, kind, &refused.told())),
                 // The issuer is not well, and the token is still good.
-                None if !over && !was_refused => {
-                    let now = self.now_ms();
-                    self.seat(provider, |seat| seat.failed_at_ms = Some(now));
-                    Ok(plain(&login))
+                None => {
+                    let error = self.failed(provider, &refused);
+                    if over || was_refused { Err(error) } else { Ok(plain(&login)) }
                 }
-                None => Err(not_renewed(provider, &refused)),
             },
         }
     }
@@ -253,6 +320,8 @@ impl Keeper {
             ..old.about
         };
         let login = Login { about, tokens };
+        self.note(&login.tokens);
+        self.seat(provider, |seat| seat.failed = None);
         if let Err(error) = self.vault.save(provider, &login).await {
             tracing::error!(provider, %error, "a renewed login could not be saved; it is tried again at the next request");
             self.seat(provider, |seat| seat.unsaved = Some(login));
@@ -263,10 +332,11 @@ impl Keeper {
     }
 
     async fn derive(&self, wanted: &Wanted, url: &str, login: &Login) -> Result<GivenKey, ModelError> {
-        let client = self.clients.client(&wanted.network_env)?;
+        let client = self.client(&wanted.provider)?;
         match copilot::exchange(&client, url, &Secret::new(login.tokens.access.clone())).await {
             Ok(derived) => {
                 let given = derived.given();
+                self.secrets.note(&given.key);
                 self.seat(&wanted.provider, |seat| seat.derived = Some((login.about.stamp.clone(), derived)));
                 Ok(given)
             }
@@ -274,7 +344,7 @@ impl Keeper {
                 let told = Refused::Said { status: 401, code, words, interval: None }.told();
                 Err(self.bury(&wanted.provider, login, ModelErrorKind::LoginRevoked, &told))
             }
-            Err(refused) => Err(not_renewed(&wanted.provider, &refused)),
+            Err(refused) => Err(self.failed(&wanted.provider, &refused)),
         }
     }
 

@@ -48,8 +48,9 @@ struct One {
 }
 
 impl One {
+    /// Whether it has its end, or will never have one: its task panicked and took the other side of the channel along.
     fn is_over(&self) -> bool {
-        self.ends.borrow().is_some()
+        self.ends.borrow().is_some() || self.ends.has_changed().is_err()
     }
 }
 
@@ -169,6 +170,8 @@ struct Task {
     data: LoginData,
     state: String,
     address: Option<String>,
+    /// How the client reaches servers.
+    network: BTreeMap<String, String>,
 }
 
 impl Desk {
@@ -182,11 +185,13 @@ impl Desk {
         let at_work = &self.0.at_work;
         at_work.replace(&data.provider).await;
         at_work.check()?;
-        let client = self.0.clients.client(&network(env));
+        let network = network(env);
+        let client = self.0.clients.client(&network);
         let client =
             client.map_err(|error| LoginError::new(LoginErrorKind::Provider, error.message).with_hint(error.hint))?;
         let state = codes::state().map_err(|error| fault("no random number could be had", &error))?;
-        let task = Task { desk: self.clone(), client, address: address_of(&data.provider, env), data, state };
+        let address = address_of(&data.provider, env);
+        let task = Task { desk: self.clone(), client, address, data, state, network };
         let (way, url, user_code, lasts) = task.begin(flow).await?;
         let lasts = lasts.unwrap_or(AGE_MAX).min(AGE_MAX);
         let instructions = instructions(flow, &way, &url);
@@ -296,7 +301,7 @@ impl Task {
         };
         let refresh = grant.refresh.map(|token| token.expose().to_owned());
         let tokens = Tokens { access: grant.access.expose().to_owned(), refresh };
-        self.desk.0.keep(provider, Login { about, tokens }).await
+        self.desk.0.keep(provider, Login { about, tokens }, self.network.clone()).await
     }
 
     async fn granted(&self, way: Way, mut codes: mpsc::Receiver<Answer>) -> Result<Grant, LoginError> {
@@ -358,5 +363,33 @@ impl Task {
     fn refused(&self, refused: &Refused) -> LoginError {
         let words = mcode_text::sanitize_line(&refused.told()).into_owned();
         fault(&format!("the issuer of '{}' gives no login", self.data.provider), &words).with_hint(self.again())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_login_whose_task_broke_off_makes_room_for_others() {
+        let at_work = AtWork::default();
+        for number in 0..AT_WORK_MAX {
+            let (end, ends) = watch::channel(None);
+            let one = One {
+                id: format!("login_{number}"),
+                provider: "p".into(),
+                state: "s".into(),
+                takes_code: true,
+                ends,
+                codes: mpsc::channel(1).0,
+                cancel: CancellationToken::new(),
+            };
+            at_work.add(one).unwrap();
+            drop(end);
+        }
+        at_work.check().unwrap();
+        assert!(!at_work.cancel("login_0"));
+        let error = at_work.complete("login_0", Some(Secret::new("c")), WAIT_MAX).await.unwrap_err();
+        assert!(error.message.contains("broke off"), "{error:?}");
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod keeper;
 mod lock;
 mod logins;
 mod loopback;
+mod secrets;
 mod token;
 mod vault;
 
@@ -34,7 +35,7 @@ use self::keeper::{Keeper, Wanted};
 use self::logins::AtWork;
 pub(crate) use self::vault::{About, Kind, VaultError};
 use self::vault::{Login, Vault};
-use crate::http::HttpClients;
+use crate::http::{self, HttpClients};
 
 /// How we are called where a name of the client is wanted.
 pub(crate) const ORIGINATOR: &str = "mcode";
@@ -67,6 +68,8 @@ pub struct AuthParts {
     pub clock: Arc<dyn Clock>,
     /// Runs the commands of `api_key = "command:…"`.
     pub run_command: RunKeyCommand,
+    /// The environment of the daemon itself: its proxy and authorities lead to issuers.
+    pub own_env: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for AuthParts {
@@ -81,7 +84,8 @@ impl AuthParts {
     pub fn in_folder(folder: PathBuf, config: Arc<dyn Fn() -> Arc<Effective> + Send + Sync>) -> Self {
         let run_command: RunKeyCommand =
             Arc::new(|_| Box::pin(std::future::ready(Err("commands are not run here".to_owned()))));
-        Self { config, folder, keyring: false, clock: Arc::new(SystemClock), run_command }
+        let clock = Arc::new(SystemClock);
+        Self { config, folder, keyring: false, clock, run_command, own_env: BTreeMap::new() }
     }
 }
 
@@ -91,14 +95,26 @@ impl Auth {
     pub fn new(parts: AuthParts) -> Arc<Self> {
         let clients = Arc::new(HttpClients::new());
         let vault = Vault::new(parts.folder, parts.keyring);
+        let own_network = http::network_env(&parts.own_env);
         Arc::new(Self {
-            keeper: Arc::new(Keeper::new(vault, Arc::clone(&clients), parts.clock)),
+            keeper: Arc::new(Keeper::new(vault, Arc::clone(&clients), parts.clock, own_network)),
             clients,
             config: parts.config,
             run_command: parts.run_command,
             remembered: Remembered::default(),
             at_work: AtWork::default(),
         })
+    }
+
+    /// Waits, for a bounded time, until what issuers gave is on the disk; renews nothing any more. For the end of the
+    /// daemon: a pair that is lost with it can not be asked for again.
+    pub async fn settle(&self) {
+        self.keeper.settle().await;
+    }
+
+    /// The secrets that were loaded or given, the last ones.
+    pub(crate) fn known_secrets(&self) -> Vec<Secret> {
+        self.keeper.secrets.all()
     }
 
     /// All stored logins, without their secrets.
@@ -138,26 +154,36 @@ impl Auth {
 
     /// What is known of a provider's login now.
     fn data(&self, provider: &str) -> Result<Option<LoginData>, String> {
-        data::find(provider, &(self.config)())
+        let data = data::find(provider, &(self.config)())?;
+        data.iter().filter_map(|data| data.client_secret.as_ref()).for_each(|secret| self.keeper.secrets.note(secret));
+        Ok(data)
     }
 
-    /// Stores a login in the place of what there was.
-    async fn keep(&self, provider: &str, login: Login) -> Result<StoredLogin, LoginError> {
+    /// Stores a login in the place of what there was. `network` is how the client that logs in reaches servers.
+    async fn keep(
+        &self,
+        provider: &str,
+        login: Login,
+        network: BTreeMap<String, String>,
+    ) -> Result<StoredLogin, LoginError> {
+        let _counted = self.keeper.tasks.token();
+        self.keeper.note(&login.tokens);
         let _changing = self.keeper.changing(provider).lock_owned().await;
         let held = self.keeper.hold(provider).await;
         let _held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
         let about = self.keeper.vault.save(provider, &login).await.map_err(|error| unusable(&error))?;
-        self.keeper.forget(provider);
+        self.keeper.forget(provider, Some(network));
         tracing::info!(provider, kind = about.kind.as_str(), keyring = about.in_keyring, "a login was stored");
         Ok(self.row(provider, &about))
     }
 
     async fn drop_login(&self, provider: &str) -> Result<bool, LoginError> {
+        let _counted = self.keeper.tasks.token();
         let _changing = self.keeper.changing(provider).lock_owned().await;
         let held = self.keeper.hold(provider).await;
         let _held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
         let removed = self.keeper.vault.remove(provider).await.map_err(|error| unusable(&error))?;
-        self.keeper.forget(provider);
+        self.keeper.forget(provider, None);
         Ok(removed)
     }
 
@@ -184,17 +210,13 @@ impl GiveKey for Stored {
     fn give<'a>(
         &'a self,
         refused: Option<&'a Secret>,
-        network_env: &'a BTreeMap<String, String>,
+        // Whoever asks may be a tool call: a refresh token does not go through its proxy.
+        _network_env: &'a BTreeMap<String, String>,
     ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
         Box::pin(async move {
             // A section that is broken now hinders no token that is good.
             let data = self.auth.data(&self.provider).ok().flatten();
-            let wanted = Wanted {
-                data,
-                provider: self.provider.clone(),
-                refused: refused.cloned(),
-                network_env: network_env.clone(),
-            };
+            let wanted = Wanted { data, provider: self.provider.clone(), refused: refused.cloned() };
             self.auth.keeper.give(wanted).await
         })
     }

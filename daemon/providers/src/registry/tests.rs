@@ -61,6 +61,46 @@ fn a_missing_key_says_what_to_set() {
 }
 
 #[test]
+fn a_configured_key_goes_to_no_address_that_only_the_environment_names() {
+    let literal = ProviderEntry { api_key: Some("sk-of-the-file".into()), ..ProviderEntry::default() };
+    let found = |entry: &ProviderEntry, pairs: &[(&str, &str)]| {
+        let registry = with_provider("openai", entry.clone());
+        let shown = registry.list(&env(pairs)).into_iter().find(|model| model.info.id == "openai/gpt-5").unwrap();
+        let found = registry.resolve("openai/gpt-5", &env(pairs));
+        assert_eq!(shown.usable, found.is_ok());
+        found
+    };
+    for place in ["http://evil.example/v1", "http://127.0.0.1:9", "https://u:pw-of-it@api.openai.com/v1?key=hidden"] {
+        for words in ["sk-of-the-file", "command:pass show x", "keyring:x"] {
+            let entry = ProviderEntry { api_key: Some(words.into()), ..ProviderEntry::default() };
+            let error = found(&entry, &[("OPENAI_BASE_URL", place)]).unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::Auth);
+            assert!(error.message.contains("its own address only"), "{error:?}");
+            assert!(error.hint.contains("[providers.openai] base_url"), "{error:?}");
+            let text = format!("{error:?}");
+            assert!(!["pw-of-it", "hidden", "sk-of", "pass show"].iter().any(|secret| text.contains(secret)), "{text}");
+        }
+    }
+    // The provider's own, written another way; the one of the file; one that the file names where the variable differs.
+    for base in ["https://api.openai.com", "https://api.openai.com/v1/"] {
+        found(&literal, &[("OPENAI_BASE_URL", base)]).unwrap();
+    }
+    let proxied = ProviderEntry { base_url: Some("http://127.0.0.1:4000/v1".into()), ..literal.clone() };
+    for pairs in [&[][..], &[("OPENAI_BASE_URL", "http://127.0.0.1:4000")]] {
+        let access = found(&proxied, pairs).unwrap().access;
+        assert_eq!(access.key.unwrap().expose(), "sk-of-the-file");
+    }
+    found(&proxied, &[("OPENAI_BASE_URL", "https://api.openai.com/v1")]).unwrap_err();
+    // What the client brings itself goes where it says.
+    let own = ProviderEntry { api_key: Some("env:MY_KEY".into()), ..ProviderEntry::default() };
+    let pairs = [("OPENAI_BASE_URL", "http://127.0.0.1:9"), ("MY_KEY", "k")];
+    assert_eq!(found(&own, &pairs).unwrap().access.key.unwrap().expose(), "k");
+    let pairs = [("OPENAI_BASE_URL", "http://127.0.0.1:9"), ("OPENAI_API_KEY", "k")];
+    assert_eq!(found(&literal, &pairs).unwrap().access.key.unwrap().expose(), "k");
+    assert!(with_provider("openai", literal).known_secrets().is_empty());
+}
+
+#[test]
 fn a_declared_server_needs_only_its_address() {
     let entry = ProviderEntry {
         base_url: Some("http://127.0.0.1:8080/v1".into()),

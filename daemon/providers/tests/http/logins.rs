@@ -16,6 +16,8 @@ use mcode_testkit::{ModelServer, OauthIssuer, Reply, Script, Wire};
 
 use super::{ask, words};
 
+mod renewing;
+
 /// Longer than any test waits for what has to happen.
 const LONG: Duration = Duration::from_secs(60);
 /// The clock of these tests begins here; the issuer's own clock is the machine's.
@@ -121,9 +123,20 @@ impl Rig {
 }
 
 fn auth(folder: &tempfile::TempDir, config: &Arc<Effective>, clock: &Arc<ManualClock>) -> Arc<Auth> {
+    auth_with(folder, config, clock, BTreeMap::new())
+}
+
+/// Logins of a daemon with this environment.
+fn auth_with(
+    folder: &tempfile::TempDir,
+    config: &Arc<Effective>,
+    clock: &Arc<ManualClock>,
+    own_env: BTreeMap<String, String>,
+) -> Arc<Auth> {
     let config = Arc::clone(config);
     let mut parts = AuthParts::in_folder(folder.path().to_path_buf(), Arc::new(move || Arc::clone(&config)));
     parts.clock = Arc::clone(clock) as Arc<dyn mcode_env::Clock>;
+    parts.own_env = own_env;
     Auth::new(parts)
 }
 
@@ -423,6 +436,7 @@ async fn an_issuer_that_is_out_of_order_hinders_no_token_that_is_good() {
     let error = rig.ask().await.unwrap_err();
     assert!(error.is_retryable() && error.kind == ModelErrorKind::Server, "{error:?}");
     rig.issuer.behave(|behaviour| behaviour.refuse = None);
+    rig.clock.advance_millis(30_000);
     assert_eq!(words(&rig.ask().await.unwrap()), "ok");
 }
 
