@@ -255,6 +255,12 @@ mod tests {
                 let insert = "INSERT INTO events VALUES ('thr_a', ?1, 7, 'usage_recorded', 1, 'run_a', NULL, 0, ?2, 0)";
                 connection.execute(insert, rusqlite::params![seq, payload]).unwrap();
             }
+            // Damaged, and read as far as that goes.
+            let odd = r#"{"model":{"a":[1]},"purpose":7,"usage":{"input_tokens":"many","output_tokens":[2],"cost_usd":"1e300"},"priced":"x"}"#;
+            for (seq, payload) in [(3, "{}"), (4, r#"{"usage":"none"}"#), (5, odd), (6, "{")] {
+                let insert = "INSERT INTO events VALUES ('thr_a', ?1, 8, 'usage_recorded', 1, NULL, NULL, 0, ?2, 0)";
+                connection.execute(insert, rusqlite::params![seq, payload]).unwrap();
+            }
             // One that is there still, and two of a thread that was deleted.
             for (at, thread, cost) in [(7, "thr_a", 0.000_000_075), (5, "thr_gone", 0.1), (6, "thr_gone", 0.2)] {
                 let insert = "INSERT INTO spending VALUES (?1, ?2, ?3)";
@@ -280,6 +286,9 @@ mod tests {
                 [
                     r#"("thr_a", 7, "a/b/c") ("a", "work", "run_a") 3 75 1"#,
                     r#"("thr_a", 7, "a/b/c") ("a", "work", "run_a") 4 0 0"#,
+                    r#"("thr_a", 8, "") ("", "work", "") 0 0 0"#,
+                    r#"("thr_a", 8, "") ("", "work", "") 0 0 0"#,
+                    r#"("thr_a", 8, "{\"a\":[1]}") ("{\"a\":[1]}", "7", "") 0 1000000000000000 1"#,
                     r#"("thr_gone", 5, "") ("", "work", "") 0 100000000 1"#,
                     r#"("thr_gone", 6, "") ("", "work", "") 0 200000000 1"#,
                 ],

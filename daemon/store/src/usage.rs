@@ -20,21 +20,25 @@ const PIECE_MS: i64 = 15 * 60 * 1000;
 /// Tokens that are counted of one request, so that no sum overflows.
 const TOKENS_MAX: i64 = 1 << 40;
 
-/// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it.
+/// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it. Of a
+/// damaged event counts what can be read, each number within a bound that leaves room for sums: it must not keep the daemon
+/// from starting.
 const FROM_LOG: &str = "
 INSERT INTO usage (thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced)
 SELECT e.thread_id, e.seq, e.at, t.project_id, coalesce(e.run_id, ''), coalesce(e.payload ->> '$.goal_id', ''),
-    e.payload ->> '$.model',
-    substr(e.payload ->> '$.model', 1, instr((e.payload ->> '$.model') || '/', '/') - 1),
+    coalesce(e.payload ->> '$.model', ''),
+    substr(coalesce(e.payload ->> '$.model', ''), 1, instr(coalesce(e.payload ->> '$.model', '') || '/', '/') - 1),
     coalesce(e.payload ->> '$.purpose', 'work'),
-    coalesce(e.payload ->> '$.usage.input_tokens', 0),
-    coalesce(e.payload ->> '$.usage.output_tokens', 0),
-    coalesce(e.payload ->> '$.usage.cache_read_tokens', 0),
-    coalesce(e.payload ->> '$.usage.cache_write_tokens', 0),
-    coalesce(e.payload ->> '$.usage.reasoning_tokens', 0),
-    CAST(round(coalesce(e.payload ->> '$.usage.cost_usd', 0) * 1e9) AS INTEGER),
-    coalesce(e.payload ->> '$.priced', 0) OR coalesce(e.payload ->> '$.usage.cost_usd', 0) > 0
+    max(0, min(CAST(coalesce(e.payload ->> '$.usage.input_tokens', 0) AS INTEGER), 1000000000000000)),
+    max(0, min(CAST(coalesce(e.payload ->> '$.usage.output_tokens', 0) AS INTEGER), 1000000000000000)),
+    max(0, min(CAST(coalesce(e.payload ->> '$.usage.cache_read_tokens', 0) AS INTEGER), 1000000000000000)),
+    max(0, min(CAST(coalesce(e.payload ->> '$.usage.cache_write_tokens', 0) AS INTEGER), 1000000000000000)),
+    max(0, min(CAST(coalesce(e.payload ->> '$.usage.reasoning_tokens', 0) AS INTEGER), 1000000000000000)),
+    max(0, min(CAST(round(CAST(coalesce(e.payload ->> '$.usage.cost_usd', 0) AS REAL) * 1e9) AS INTEGER),
+        1000000000000000)),
+    CAST(coalesce(e.payload ->> '$.priced', 0) AS INTEGER) <> 0
+        OR CAST(coalesce(e.payload ->> '$.usage.cost_usd', 0) AS REAL) > 0
 FROM events e JOIN threads t ON t.thread_id = e.thread_id
 WHERE e.kind = 'usage_recorded' AND e.spilled = 0 AND json_valid(e.payload)";
 
