@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_config::{Change, ConfigFile, ConfigHandle, Effective};
+use mcode_config::{Change, ConfigHandle, Effective};
 use mcode_endpoint::{Incoming, SocketPath};
 use mcode_env::{Clock, Dirs, SystemClock, SystemIds};
 use mcode_models::retry::RetryPolicy;
@@ -214,13 +214,12 @@ fn toolhost() -> PathBuf {
 /// Adds a rule to its list in `[permissions]` of the user's file, or takes it out, and reads the file again.
 fn change_rule(config: ConfigHandle) -> mcode_threads::deps::ChangeRule {
     Arc::new(move |change| {
-        let path = config.file().to_path_buf();
         let (rule, key) = (&change.rule, format!("permissions.{}", change.effect.as_str()));
         let what = if change.add { "kept" } else { "removed" };
         let failed = |error: mcode_config::EditError| format!("the rule '{rule}' could not be {what}: {error}");
-        let mut file = ConfigFile::open(&path).map_err(failed)?;
-        let done = if change.add { file.push(&key, rule) } else { file.pull(&key, rule) }.map_err(failed)?;
-        match config.reload().first() {
+        let changed = config.change(|file| if change.add { file.push(&key, rule) } else { file.pull(&key, rule) });
+        let (done, faults) = changed.map_err(failed)?;
+        match faults.first() {
             None => Ok(done),
             Some(error) => Err(error.to_string()),
         }
@@ -230,7 +229,6 @@ fn change_rule(config: ConfigHandle) -> mcode_threads::deps::ChangeRule {
 /// Changes the user's file and reads it again.
 fn change_config(config: ConfigHandle) -> mcode_server::ChangeConfig {
     Arc::new(move |changes| {
-        let path = config.file().to_path_buf();
         let changes: Vec<Change> = changes
             .into_iter()
             .map(|change| match change {
@@ -240,10 +238,9 @@ fn change_config(config: ConfigHandle) -> mcode_server::ChangeConfig {
             })
             .collect();
         let failed = |error: &dyn std::error::Error| format!("the configuration is left as it is: {}", chain(error));
-        let mut file = ConfigFile::open(&path).map_err(|error| failed(&error))?;
-        file.change(&changes).map_err(|error| failed(&error))?;
-        match config.reload().first() {
-            None => Ok(path.display().to_string()),
+        let (_, faults) = config.change(|file| file.change(&changes)).map_err(|error| failed(&error))?;
+        match faults.first() {
+            None => Ok(config.file().display().to_string()),
             Some(error) => Err(error.to_string()),
         }
     })

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
 use mcode_env::{Dirs, further_managed_file, managed_file};
 
 use crate::check::{self, Findings};
+use crate::edit::{ConfigFile, EditError};
 use crate::effective::{Effective, PackEntry, RuleSource};
 use crate::error::ConfigError;
 use crate::low::LowConfig;
@@ -61,6 +62,8 @@ pub struct ConfigHandle {
     file: PathBuf,
     managed: Arc<[Managed]>,
     state: Arc<RwLock<State>>,
+    /// Held from the reading of the user's file to its writing: of two changes at once none is lost.
+    changing: Arc<Mutex<()>>,
 }
 
 /// A file of whoever runs the machine: its permissions come before the user's, and nobody loosens them.
@@ -85,7 +88,8 @@ impl ConfigHandle {
     /// The same, with these files of the machine in place of its own.
     #[must_use]
     pub fn open_managed(dirs: &Dirs, managed: Vec<Managed>) -> Self {
-        let handle = Self { file: dirs.config_file(), managed: managed.into(), state: Arc::default() };
+        let handle =
+            Self { file: dirs.config_file(), managed: managed.into(), state: Arc::default(), changing: Arc::default() };
         drop(handle.reload());
         handle
     }
@@ -130,6 +134,20 @@ impl ConfigHandle {
             }
         }
         state.errors.clone()
+    }
+
+    /// Changes the user's file and reads it again, one change after the other; gives what the change gave and the faults
+    /// of the file then.
+    ///
+    /// # Errors
+    /// What opening the file or the change says; nothing is read again then.
+    pub fn change<T>(
+        &self,
+        change: impl FnOnce(&mut ConfigFile) -> Result<T, EditError>,
+    ) -> Result<(T, Vec<ConfigError>), EditError> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = change(&mut ConfigFile::open(&self.file)?)?;
+        Ok((done, self.reload()))
     }
 
     /// The user's file and those of the machine, as one.

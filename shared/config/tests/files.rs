@@ -358,6 +358,27 @@ fn a_text_is_added_to_a_list_once_whatever_it_holds() {
 }
 
 #[test]
+fn of_changes_at_once_none_is_lost() {
+    let home = Home::new("");
+    let config = ConfigHandle::open(&home.dirs);
+    let add = |number: usize| {
+        let config = config.clone();
+        move || config.change(|file| file.push("permissions.allow", &format!("shell(make {number})"))).unwrap()
+    };
+    let (begin, count) = (std::sync::Barrier::new(8), 8);
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            let (add, begin) = (add(number), &begin);
+            scope.spawn(move || {
+                begin.wait();
+                assert_eq!(add(), (true, Vec::new()));
+            });
+        }
+    });
+    assert_eq!(config.current().permissions.allow.len(), count, "{}", home.text());
+}
+
+#[test]
 fn several_changes_are_made_together_or_not_at_all() {
     let home = Home::new("# top\nmodel = \"a/b\" # mine\n[[providers.x.models]]\nid = \"one\" # first\n");
     let mut file = ConfigFile::open(&home.file()).unwrap();
