@@ -86,6 +86,8 @@ pub struct ModelError {
     pub status: Option<u16>,
     /// The server's wish for a pause before the next attempt.
     pub retry_after: Option<Duration>,
+    /// Whether a used-up quota is of this model alone; other models of the account can be asked then.
+    pub of_model: bool,
     /// The server's word on whether to retry, over every rule of ours.
     pub should_retry: Option<bool>,
     /// Tokens that were spent all the same, when the stream said so.
@@ -102,6 +104,7 @@ impl ModelError {
             hint: String::new(),
             status: None,
             retry_after: None,
+            of_model: false,
             should_retry: None,
             usage: None,
         }

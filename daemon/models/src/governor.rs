@@ -186,21 +186,18 @@ impl Governor {
         let (gate, priority, patience_ms) = (place.gate.clone(), place.priority, place.patience_ms);
         let (strikes_before, tries) = (place.strikes_before, place.tries);
         let until_ms = self.until(&gate);
-        let Some(standing) = self.gates.get(&gate) else {
-            if until_ms > now_ms && until_ms - now_ms <= patience_ms {
-                return Turn::Wait { until_ms: Some(until_ms) };
-            }
-            self.begin(ticket, 0);
-            return Turn::Go;
-        };
-        if standing.strikes.saturating_sub(strikes_before) >= tries {
+        let standing = self.gates.get(&gate);
+        if standing.is_some_and(|standing| standing.strikes.saturating_sub(strikes_before) >= tries) {
             return Turn::Exhausted;
         }
-        if until_ms > now_ms && until_ms - now_ms <= patience_ms {
+        let closed = until_ms > now_ms;
+        if closed && until_ms - now_ms <= patience_ms {
             return Turn::Wait { until_ms: Some(until_ms) };
         }
-        let episode = standing.episode;
-        if let Some(most) = standing.allowed(now_ms) {
+        let episode = standing.map_or(0, |standing| standing.episode);
+        // Whoever does not wait for the end of a pause asks alone, also where only the account's quota is used up.
+        let most = if closed { Some(1) } else { standing.and_then(|standing| standing.allowed(now_ms)) };
+        if let Some(most) = most {
             let asking = self.asking(&gate).count();
             if asking >= most as usize || self.first(now_ms, &gate) != Some(ticket) {
                 return Turn::Wait { until_ms: None };

@@ -170,6 +170,22 @@ fn a_long_pause_is_slept_through_by_the_patient_and_tried_by_the_others() {
     }
 }
 
+/// Nothing was learned yet of another model of an account whose quota is used up.
+#[test]
+fn the_impatient_ask_a_model_of_a_closed_account_one_at_a_time() {
+    let mut governor = Governor::default();
+    let probe = enter(&mut governor, 0, Priority::Interactive);
+    governor.poll(0, probe);
+    governor.limited(0, probe, Limited { server_ms: Some(3_600_000), by_number: false, whole_account: true }, own);
+    let people: Vec<Ticket> =
+        (0..5).map(|_| governor.enter(1, gate("n"), Priority::Interactive, PATIENT, 10).unwrap()).collect();
+    assert_eq!(going(&mut governor, 1, &people), people[..1]);
+    governor.leave(2, people[0]);
+    assert_eq!(going(&mut governor, 2, &people[1..]), people[1..2]);
+    governor.taken(people[1]);
+    assert_eq!(going(&mut governor, 3, &people[1..]), people[1..], "it is open again");
+}
+
 #[test]
 fn who_has_another_model_takes_it_while_this_one_is_out_of_reach() {
     let mut governor = Governor::default();

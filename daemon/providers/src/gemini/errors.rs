@@ -31,6 +31,7 @@ fn classified(status: Option<u16>, body: &str, host: &str) -> ModelError {
         let delay = details.iter().find_map(|detail| seconds(detail.get("retryDelay")?.as_str()?));
         // The same status and words for a minute's limit and for a day's: the name of the limit tells.
         let used_up = details.iter().any(names_a_days_limit) || delay.is_some_and(|delay| delay > DELAY_MAX_S);
+        error.of_model = used_up && is_of_model(details);
         error.kind = if used_up { ModelErrorKind::Quota } else { ModelErrorKind::RateLimited };
         // For a day's limit Google names the pause of the minute's: nothing that could be waited for.
         let misleading = used_up && !delay.is_some_and(|delay| delay > DELAY_MAX_S);
@@ -40,8 +41,20 @@ fn classified(status: Option<u16>, body: &str, host: &str) -> ModelError {
 }
 
 fn names_a_days_limit(detail: &Value) -> bool {
+    names(detail).any(|id| id.contains("PerDay"))
+}
+
+/// Whether all limits that are used up are the model's own; those of a day, if there is one.
+fn is_of_model(details: &[Value]) -> bool {
+    let days = details.iter().any(names_a_days_limit);
+    let mut used_up = details.iter().flat_map(names).filter(|id| !days || id.contains("PerDay")).peekable();
+    used_up.peek().is_some() && used_up.all(|id| id.contains("PerModel"))
+}
+
+/// The limits that a detail names.
+fn names(detail: &Value) -> impl Iterator<Item = &str> {
     let violations = detail.get("violations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    violations.iter().filter_map(|violation| violation.get("quotaId")?.as_str()).any(|id| id.contains("PerDay"))
+    violations.iter().filter_map(|violation| violation.get("quotaId")?.as_str())
 }
 
 /// A duration as Google writes it: `34.07s`.
@@ -68,6 +81,11 @@ mod tests {
         assert_eq!(minute.retry_after, Some(Duration::from_millis(34_400)));
         assert_eq!(limited("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "34s").kind, ModelErrorKind::Quota);
         assert_eq!(limited("Other", "3600s").kind, ModelErrorKind::Quota);
+        // Another model has a day's limit of its own, but not an account's.
+        assert!(limited("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "34s").of_model);
+        assert!(limited("GenerateRequestsPerDayPerProjectPerModel", "3600s").of_model);
+        assert!(!limited("GenerateRequestsPerDayPerProject", "34s").of_model);
+        assert!(!limited("Other", "3600s").of_model);
     }
 
     #[test]
