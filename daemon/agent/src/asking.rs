@@ -3,28 +3,28 @@
 //! Failures are judged by [`mcode_models::retry`], turns are given by [`crate::gates`], money by [`crate::treasury`]. A run
 //! that nobody waits for is parked until a quota starts again; any other is told when that is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_env::{Timestamp, Zone};
 use mcode_events::event::EventBody;
 use mcode_events::message::Role;
 use mcode_events::run::{RunError, RunErrorKind, RunStatus};
-use mcode_events::usage::{Usage, UsagePurpose, usd};
+use mcode_events::state::ThreadState;
 use mcode_ids::{ItemId, TurnId};
-use mcode_models::budget::{self, CapScope};
 use mcode_models::governor::{Limited, PARK_MAX_MS, Priority};
 use mcode_models::retry::{RetryDecision, RetryPolicy};
-use mcode_models::{ModelError, ModelErrorKind, ModelRequest, ResolvedModel, Response};
+use mcode_models::{ModelError, ModelErrorKind, ResolvedModel, Response};
 
 use crate::attempt::Attempted;
-use crate::chain::Chain;
+use crate::chain::{Chain, Choice};
 use crate::drive::{Driver, Stop};
 use crate::easing::EASES_MAX;
 use crate::gates::{Place, Standing};
 use crate::limits;
 use crate::live::LiveKey;
 use crate::step::failure;
-use crate::treasury::{Holding, NoMoney};
+use crate::treasury::Holding;
 
 /// A model that could not be had is left to those who have no other for this long, if its provider does not say.
 const AVOID: Duration = Duration::from_secs(60);
@@ -32,8 +32,8 @@ const AVOID: Duration = Duration::from_secs(60);
 /// Times that one request is parked; one that is refused again each time ends.
 const PARKS_MAX: u32 = 8;
 
-/// Most that a run which somebody waits for is held up by limits that others have met is told when it is longer.
-const WAIT_TOLD_MIN: Duration = Duration::from_secs(2);
+/// That a run is held up by limits is told when it is longer than this.
+pub(crate) const WAIT_TOLD_MIN: Duration = Duration::from_secs(2);
 
 /// A pause that became so much longer than was told is told again.
 const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(30);
@@ -95,13 +95,20 @@ struct Tries {
 
 impl Driver {
     /// Asks until there is an answer, trying again and falling back as the policy says.
-    pub(crate) async fn ask(&mut self, asking: &mut Asking) -> Result<Answer, Asked> {
-        let mut chain = Chain::new(&self.context.options.model, &self.services.fallback);
+    pub(crate) async fn ask(
+        &mut self,
+        asking: &mut Asking,
+        mut chain: Chain,
+        mut choice: Result<Choice, RunError>,
+    ) -> Result<Answer, Asked> {
         loop {
-            let resolved = self.choose(asking, &mut chain).await?;
+            let resolved = self.take(asking, &mut chain, choice.map_err(stop)?).await?;
             match self.ask_model(asking, &resolved, &chain).await? {
                 Came::Answer(response, holding) => return Ok(Answer { response, resolved, holding }),
-                Came::Failed(error) => chain.left = Some(error),
+                Came::Failed(error) => {
+                    chain.left = Some(error);
+                    choice = self.choose(&mut chain);
+                }
             }
         }
     }
@@ -110,19 +117,18 @@ impl Driver {
         let place = self.place(resolved).map_err(stop)?;
         let mut tries = Tries::default();
         loop {
-            if !self.its_turn(asking, &place, resolved, &mut tries).await? {
+            let Some(state) = self.its_turn(asking, &place, resolved, &mut tries).await? else {
                 place.avoid(AVOID);
                 let closed = place.closed_until().map(|until| until.millis_since(self.services.clock.now()));
                 return Ok(Came::Failed(tries.last.unwrap_or_else(|| refused_often(resolved, closed))));
-            }
-            tries.attempt += 1;
-            let state = self.services.port.record(asking.turn_id, Vec::new()).await?;
+            };
             if let Some(run) = state.run(self.context.run_id) {
                 limits::check_spending(&self.context.options.limits, run).map_err(stop)?;
             }
             let request = self.request(&state, resolved).await?;
             drop(state);
-            let holding = self.admit(&request).await?;
+            let Some(holding) = self.admit(asking, &request, &place).await? else { continue };
+            tries.attempt += 1;
             let error = match self.attempt(asking, request, resolved, &place).await {
                 Ok(response) => return Ok(Came::Answer(response, holding)),
                 Err(Attempted::Stop(end)) => return Err(Asked::Stop(end)),
@@ -203,14 +209,15 @@ impl Driver {
         })
     }
 
-    /// Waits for its turn; `false` when the provider has refused too often, whoever asked.
+    /// Waits for its turn; gives the state when it has come, and `None` when the provider has refused too often, whoever
+    /// asked. A run that was parked, by an earlier daemon perhaps, is at work again from then on.
     async fn its_turn(
         &self,
         asking: &Asking,
         place: &Place,
         resolved: &ResolvedModel,
         tries: &mut Tries,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<Arc<ThreadState>>, Stop> {
         let mut parked = false;
         let goes = loop {
             let (standing, change) = place.look();
@@ -231,11 +238,12 @@ impl Driver {
                 () = change => {}
             }
         };
-        if parked {
+        let mut state = self.services.port.record(asking.turn_id, Vec::new()).await?;
+        if state.run(self.context.run_id).is_some_and(|run| run.status == RunStatus::Waiting) {
             let body = EventBody::RunStatusChanged { status: RunStatus::Running };
-            self.services.port.record(asking.turn_id, vec![body]).await?;
+            state = self.services.port.record(asking.turn_id, vec![body]).await?;
         }
-        Ok(goes)
+        Ok(goes.then_some(state))
     }
 
     /// What is recorded of a wait: nothing of a short one, once the time of a longer one.
@@ -297,36 +305,6 @@ impl Driver {
         zone.unwrap_or_else(Zone::system).clock_text(moment, self.services.clock.now())
     }
 
-    /// Holds what the request may cost; waits while others may still leave room for it.
-    async fn admit(&self, request: &ModelRequest) -> Result<Holding, Stop> {
-        let (treasury, caps) = (&self.services.treasury, &self.services.caps);
-        let admitted = tokio::select! {
-            biased;
-            () = self.context.cancel.cancelled() => return Err(Stop::Cancelled),
-            admitted = treasury.admit(caps, budget::bound(request), self.context.options.goal_id) => admitted,
-        };
-        admitted.map_err(|no_money| Stop::Failed(no_money_error(no_money)))
-    }
-
-    /// Tokens of a failed attempt were spent all the same.
-    pub(crate) async fn pay(
-        &self,
-        turn_id: TurnId,
-        usage: Option<Usage>,
-        resolved: &ResolvedModel,
-    ) -> Result<(), Stop> {
-        let Some(body) = self.usage_event(usage, resolved) else { return Ok(()) };
-        self.services.port.record(turn_id, vec![body]).await?;
-        Ok(())
-    }
-
-    /// What is recorded of a request's cost.
-    pub(crate) fn usage_event(&self, usage: Option<Usage>, resolved: &ResolvedModel) -> Option<EventBody> {
-        let (usage, priced) = budget::price(usage?, &resolved.info);
-        let (model, goal_id) = (resolved.info.id.clone(), self.context.options.goal_id);
-        Some(EventBody::UsageRecorded { model, usage, purpose: UsagePurpose::Work, priced, goal_id })
-    }
-
     /// Gets ready for another attempt at the same model. Limits are waited out at its gate, by all together.
     async fn again(
         &self,
@@ -385,7 +363,7 @@ fn limited(error: &ModelError, server: Option<Duration>) -> Limited {
     Limited {
         server_ms: server.map(millis),
         by_number: error.kind == ModelErrorKind::RateLimited,
-        whole_account: error.kind == ModelErrorKind::Quota,
+        whole_account: error.kind == ModelErrorKind::Quota && !error.of_model,
     }
 }
 
@@ -400,41 +378,6 @@ fn refused_often(resolved: &ResolvedModel, closed_ms: Option<u64>) -> ModelError
     let mut error = ModelError::new(ModelErrorKind::RateLimited, text);
     error.retry_after = closed_ms.map(Duration::from_millis);
     error.with_hint("Try again later, or choose another model.")
-}
-
-fn no_money_error(no_money: NoMoney) -> RunError {
-    let (kind, reason, message, hint) = match no_money {
-        NoMoney::Reached { cap, spent } => {
-            let (max, spent) = (usd(cap.max), usd(spent));
-            match cap.scope {
-                CapScope::Day => (
-                    RunErrorKind::Limit,
-                    "DAY_COST_LIMIT",
-                    format!("the daily limit of ${max:.2} was reached (${spent:.4} spent in 24 h)"),
-                    "raise max_cost_per_day under [limits] in config.toml, or wait; then go on with --thread",
-                ),
-                CapScope::Goal(goal) => (
-                    RunErrorKind::Limit,
-                    "GOAL_COST_LIMIT",
-                    format!("the limit of ${max:.2} of goal {goal} was reached (${spent:.4} spent)"),
-                    "raise the goal's own limit, then go on with --thread",
-                ),
-            }
-        }
-        NoMoney::Crowded => (
-            RunErrorKind::Limit,
-            "DAY_COST_LIMIT",
-            "too many requests wait for what is left of a limit".to_owned(),
-            "wait until some runs have ended: mcode runs list --active",
-        ),
-        NoMoney::Unknown(why) => (
-            RunErrorKind::Internal,
-            "LOG",
-            format!("what was spent can not be read: {why}"),
-            "see 'mcode daemon logs'; then go on with --thread",
-        ),
-    };
-    RunError { kind, reason: reason.to_owned(), message, hint: hint.to_owned() }
 }
 
 pub(crate) fn stop(error: RunError) -> Asked {

@@ -2,9 +2,10 @@
 //! while another can be had, and comes back after its cooldown.
 
 use mcode_env::Timestamp;
+use mcode_events::run::RunError;
 use mcode_models::{ModelError, ModelErrorKind, ResolvedModel};
 
-use crate::asking::{Asked, Asking, stop};
+use crate::asking::{Asked, Asking};
 use crate::drive::Driver;
 use crate::step::failure;
 
@@ -33,9 +34,22 @@ impl Chain {
         self.done.contains(&false)
     }
 
+    /// The name of a model that was chosen.
+    pub(crate) fn name(&self, choice: &Choice) -> Option<&String> {
+        self.models.get(choice.at)
+    }
+
     fn open(&self) -> impl Iterator<Item = (usize, &String)> {
         self.models.iter().enumerate().filter(|(at, _)| !self.done[*at])
     }
+}
+
+/// The next model to ask, and what was passed over for it.
+pub(crate) struct Choice {
+    at: usize,
+    resolved: ResolvedModel,
+    passed: Vec<Candidate>,
+    unusable: Vec<(usize, ModelError)>,
 }
 
 /// A model that could be asked, and until when it is better left alone.
@@ -56,7 +70,7 @@ impl Driver {
     }
 
     /// The next model to ask: the first that is within reach, else the one that is soonest.
-    pub(crate) async fn choose(&mut self, asking: &mut Asking, chain: &mut Chain) -> Result<ResolvedModel, Asked> {
+    pub(crate) fn choose(&self, chain: &mut Chain) -> Result<Choice, RunError> {
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut unusable = Vec::new();
         for (at, model) in chain.open() {
@@ -74,16 +88,27 @@ impl Driver {
         }
         // The model that was asked for counts: that it can not be asked is what the user has to know.
         if let (Some((0, error)), None) = (unusable.first(), &chain.left) {
-            return Err(stop(failure(error)));
+            return Err(failure(error));
         }
         let soonest = (0..candidates.len()).min_by_key(|index| candidates[*index].avoided.map_or(0, Timestamp::millis));
         let Some(soonest) = soonest else {
             // A fallback that can not be asked must not hide why it was wanted.
             let unknown = || ModelError::new(ModelErrorKind::UnknownModel, "no model can be asked");
-            return Err(stop(self.with_the_time(&chain.left.take().unwrap_or_else(unknown))));
+            return Err(self.with_the_time(&chain.left.take().unwrap_or_else(unknown)));
         };
         let Candidate { at, resolved, .. } = candidates.remove(soonest);
-        self.tell_choice(asking, chain, &resolved, &candidates, &unusable).await?;
+        Ok(Choice { at, resolved, passed: candidates, unusable })
+    }
+
+    /// Goes on with what was chosen, and tells of it.
+    pub(crate) async fn take(
+        &mut self,
+        asking: &mut Asking,
+        chain: &mut Chain,
+        choice: Choice,
+    ) -> Result<ResolvedModel, Asked> {
+        let Choice { at, resolved, passed, unusable } = choice;
+        self.tell_choice(asking, chain, &resolved, &passed, &unusable).await?;
         for (unusable, _) in &unusable {
             chain.done[*unusable] = true;
         }

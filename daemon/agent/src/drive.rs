@@ -189,7 +189,8 @@ impl Driver {
             self.steered(turn_id).await?;
             let state = self.services.port.record(turn_id, Vec::new()).await?;
             self.check_limits(&state)?;
-            match self.step(turn_id, state).await? {
+            drop(state);
+            match self.step(turn_id).await? {
                 Next::Step => {}
                 Next::Answer(text) => {
                     // What the user said while the model wrote its last words must not be lost.

@@ -20,6 +20,7 @@ pub mod gates;
 pub mod limits;
 pub mod live;
 pub mod media;
+mod paying;
 pub mod permit;
 pub mod port;
 mod preview;

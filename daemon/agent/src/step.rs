@@ -1,15 +1,13 @@
 //! One step: a model request and the tool calls it asked for.
 
-use std::sync::Arc;
-
 use mcode_events::event::EventBody;
 use mcode_events::message::{Message, Part, Role};
 use mcode_events::run::{RunError, RunErrorKind, RunStatus};
-use mcode_events::state::ThreadState;
 use mcode_ids::{ItemId, StepId, TurnId};
 use mcode_models::{ModelError, ModelErrorKind, ResolvedModel, Response, StopReason};
 
 use crate::asking::{Answer, Asked, Asking};
+use crate::chain::Chain;
 use crate::drive::{Driver, Next, Stop};
 use crate::live::LiveKey;
 
@@ -20,18 +18,20 @@ const REFUSED_CALLS_MAX: u32 = 3;
 const TEXT_IS_CUT: &str = "The answer was cut: the model reached its output limit.";
 
 impl Driver {
-    pub(crate) async fn step(&mut self, turn_id: TurnId, state: Arc<ThreadState>) -> Result<Next, Stop> {
+    pub(crate) async fn step(&mut self, turn_id: TurnId) -> Result<Next, Stop> {
         let step_id = StepId::from_uuid(self.services.ids.next());
         let item_id = ItemId::from_uuid(self.services.ids.next());
-        let model = self.context.options.model.clone();
-        drop(state);
+        let mut chain = Chain::new(&self.context.options.model, &self.services.fallback);
+        let choice = self.choose(&mut chain);
+        let chosen = choice.as_ref().ok().and_then(|choice| chain.name(choice));
+        let model = chosen.unwrap_or(&self.context.options.model).clone();
         let begin = vec![
             EventBody::StepStarted { step_id, model },
             EventBody::MessageStarted { item_id, role: Role::Assistant },
         ];
         self.services.port.record(turn_id, begin).await?;
         let mut asking = Asking { turn_id, item_id, shown: false };
-        let answer = match self.ask(&mut asking).await {
+        let answer = match self.ask(&mut asking, chain, choice).await {
             Ok(answer) => answer,
             Err(Asked::Stop(stop)) => return Err(stop),
             Err(Asked::RefusedCall(problem)) => return self.refused_call(step_id, &asking, &problem).await,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use mcode_agent::gates::Standing;
 use mcode_agent::{
     AgentSignal, Gates, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, Treasury, drive,
 };
@@ -12,10 +14,12 @@ use mcode_events::blob::{BlobError, BlobRef, Blobs};
 use mcode_events::run::{ApprovalPolicy, RunLimits, RunOptions, RunStatus};
 use mcode_events::{Event, EventBody, NewEvent, Origin, Part, ThreadState};
 use mcode_ids::{RunId, ThreadId, TurnId};
+use mcode_models::budget::{Cap, CapScope};
+use mcode_models::governor::{Limited, Priority};
 use mcode_models::retry::RetryPolicy;
 use mcode_models::{
-    Access, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ModelRequest,
-    ModelStream, ResolvedModel, Response, StopReason, StreamEvent, Wire,
+    Access, Assigned, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry,
+    ModelRequest, ModelStream, ResolvedModel, Response, Role, StopReason, StreamEvent, Wire, Wishes,
 };
 use mcode_permissions::RuleSet;
 use mcode_tools::bounds::Settings;
@@ -79,8 +83,13 @@ impl ModelRegistry for Models {
         Vec::new()
     }
 
-    fn default_model(&self, _mode: &str, _env: &BTreeMap<String, String>) -> Option<String> {
-        None
+    fn for_role(
+        &self,
+        _role: Role,
+        _wishes: &Wishes<'_>,
+        _env: &BTreeMap<String, String>,
+    ) -> Result<Option<Assigned>, ModelError> {
+        Ok(None)
     }
 }
 
@@ -117,8 +126,31 @@ async fn keep(thread_id: ThreadId, mut signals: mpsc::Receiver<AgentSignal>, bod
     }
 }
 
+/// What runs share.
+#[derive(Clone)]
+struct Shared {
+    gates: Arc<Gates>,
+    treasury: Arc<Treasury>,
+}
+
+fn shared() -> Shared {
+    Shared {
+        gates: Arc::new(Gates::new(Arc::new(ManualClock::default()))),
+        treasury: Arc::new(Treasury::new(Arc::new(|_| Box::pin(async { Ok(0) })))),
+    }
+}
+
 /// A run with this model and these to fall back to: how it ended, and what was recorded.
 async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
+    run_among(shared(), Vec::new(), model, fallback).await
+}
+
+async fn run_among(
+    Shared { gates, treasury }: Shared,
+    caps: Vec<Cap>,
+    model: &str,
+    fallback: &[&str],
+) -> (RunOutcome, Vec<EventBody>) {
     let ids = SeededIds::new(5);
     let (thread_id, run_id) = (ThreadId::from_uuid(ids.next()), RunId::from_uuid(ids.next()));
     let turn_id = TurnId::from_uuid(ids.next());
@@ -139,9 +171,9 @@ async fn run(model: &str, fallback: &[&str]) -> (RunOutcome, Vec<EventBody>) {
         live: LiveLane::default(),
         retry: RetryPolicy::default(),
         fallback: fallback.iter().map(|model| (*model).to_owned()).collect(),
-        gates: Arc::new(Gates::new(Arc::new(ManualClock::default()))),
-        treasury: Arc::new(Treasury::new(Arc::new(|_| Box::pin(async { Ok(0) })))),
-        caps: Vec::new(),
+        gates,
+        treasury,
+        caps,
     };
     let options = RunOptions {
         model: model.to_owned(),
@@ -207,4 +239,57 @@ async fn an_answer_without_end_is_ended_and_not_asked_for_again() {
     assert!(!error.hint.is_empty());
     assert!(!bodies.iter().any(|body| matches!(body, EventBody::Notice { .. })), "it was tried again");
     assert_eq!(answer(&bodies), None);
+}
+
+#[tokio::test]
+async fn a_step_names_the_model_that_is_asked() {
+    let shared = shared();
+    let asked = |bodies: &[EventBody]| {
+        bodies.iter().find_map(|body| match body {
+            EventBody::StepStarted { model, .. } => Some(model.clone()),
+            _ => None,
+        })
+    };
+    let (_, bodies) = run_among(shared.clone(), Vec::new(), "fake/quota", &["fake/ok"]).await;
+    assert_eq!(asked(&bodies).as_deref(), Some("fake/quota"));
+    // It is out of reach now, and left out from the beginning.
+    let (_, bodies) = run_among(shared, Vec::new(), "fake/quota", &["fake/ok"]).await;
+    assert_eq!((asked(&bodies).as_deref(), answer(&bodies).as_deref()), (Some("fake/ok"), Some("said by ok")));
+}
+
+/// A request that waits for money holds up nobody at its provider.
+#[tokio::test]
+async fn who_waits_for_money_gives_the_turn_to_others() {
+    let shared = shared();
+    let caps = [Cap { scope: CapScope::Day, max: 100 }];
+    let holding = shared.treasury.admit(&caps, 200, None, || ()).await.unwrap();
+    let gate = shared.gates.gate(&Models.resolve("fake/ok", &BTreeMap::new()).unwrap());
+    let enter = || shared.gates.enter(gate.clone(), Priority::Interactive, Duration::from_secs(300), 10).unwrap();
+    // From now on one at a time asks the provider.
+    let first = enter();
+    assert_eq!(first.look().0, Standing::Go);
+    first.limited(Limited { server_ms: Some(0), by_number: true, whole_account: false }, |_| 0);
+    drop(first);
+    let waits = tokio::spawn(run_among(shared.clone(), caps.to_vec(), "fake/ok", &[]));
+    // Its turn has come before that of whoever comes later.
+    let asks = async {
+        while shared.treasury.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), asks).await.expect("it asks for money");
+    let next = enter();
+    let goes = async {
+        loop {
+            let (standing, change) = next.look();
+            if standing == Standing::Go {
+                return;
+            }
+            change.await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), goes).await.expect("the turn is free while the run waits for money");
+    drop((next, holding));
+    let (outcome, bodies) = tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap().unwrap();
+    assert_eq!((outcome.status, answer(&bodies).as_deref()), (RunStatus::Done, Some("said by ok")));
 }

@@ -155,7 +155,7 @@ pub enum EventBody {
     TurnStarted { turn_id: TurnId },
     /// The assistant stopped.
     TurnFinished { turn_id: TurnId, status: RunStatus },
-    /// A model request begins.
+    /// A model request begins; `model` is the one that is asked first. Who answered is in the message.
     StepStarted { step_id: StepId, model: String },
     /// A model request and its tool calls have ended.
     StepFinished { step_id: StepId, status: RunStatus, stop_reason: String },

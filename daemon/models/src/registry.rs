@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::catalog::ModelInfo;
 use crate::error::ModelError;
-use crate::packs::{self, Assigned, Role, Wishes};
+use crate::packs::{Assigned, Role, Wishes};
 use crate::request::{Access, Secret};
 use crate::stream::ModelProvider;
 
@@ -45,8 +45,6 @@ pub trait ModelRegistry: Send + Sync + fmt::Debug {
     fn resolve(&self, model: &str, env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError>;
     /// All known models, by provider and name.
     fn list(&self, env: &BTreeMap<String, String>) -> Vec<ListedModel>;
-    /// The model to use when nobody named one: the configured one, else the best of a provider whose key is there.
-    fn default_model(&self, mode: &str, env: &BTreeMap<String, String>) -> Option<String>;
     /// The model for a role, by what the run and its thread wish, the settings, the pack in use, and what this client can
     /// reach; `None` when there is none at all. A role that speaks gets what is wished first, whether it can be reached or
     /// not; the others get the first that can. An error names a pack that is not there.
@@ -55,11 +53,7 @@ pub trait ModelRegistry: Send + Sync + fmt::Debug {
         role: Role,
         wishes: &Wishes<'_>,
         env: &BTreeMap<String, String>,
-    ) -> Result<Option<Assigned>, ModelError> {
-        let reachable = self.default_model(role.as_str(), env);
-        let all = packs::wished(role, wishes, &packs::Settings::default(), reachable.as_deref());
-        Ok(all.into_iter().next())
-    }
+    ) -> Result<Option<Assigned>, ModelError>;
     /// The secrets that were loaded or given of late, for whoever has to take them out of what is written down: tokens,
     /// what renews them, keys that `keyring:` and `command:` gave, secrets of OAuth clients. Bounded in number, the one
     /// that was used last at the end; they grow while requests are sent, so ask when they are needed. Keys that stand in

@@ -181,14 +181,6 @@ impl ModelRegistry for Registry {
         listed
     }
 
-    fn default_model(&self, mode: &str, env: &BTreeMap<String, String>) -> Option<String> {
-        let config = (self.config)();
-        if let Some(model) = config.mode_models.get(mode).or(config.model.as_ref()) {
-            return Some(model.clone());
-        }
-        self.reachable(&config, env)
-    }
-
     fn for_role(
         &self,
         role: Role,

@@ -12,10 +12,12 @@ use mcode_env::{Clock, IdGen, ManualClock, SystemIds};
 use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits};
 use mcode_events::{Event, Origin, Part, ThreadState, Usage};
 use mcode_ids::{ProcessId, RunId, Seq, ThreadId, ToolCallId};
+use mcode_models::packs::wished;
 use mcode_models::retry::RetryPolicy;
 use mcode_models::{
-    Access as ModelAccess, ListedModel, ModelError, ModelInfo, ModelProvider, ModelRef, ModelRegistry, ModelRequest,
-    ModelStream, Pricing, ResolvedModel, Response, StopReason, StreamEvent, Wire,
+    Access as ModelAccess, Assigned, GiveKey, GivenKey, KeySource, ListedModel, ModelError, ModelErrorKind, ModelInfo,
+    ModelProvider, ModelRef, ModelRegistry, ModelRequest, ModelStream, Pricing, ResolvedModel, Response, Role, Secret,
+    StopReason, StreamEvent, Wire, Wishes,
 };
 use mcode_permissions::access::{Access, Category};
 use mcode_store::Store;
@@ -113,11 +115,27 @@ impl Script {
     }
 }
 
+/// The variable of a client's own key; without it there is the daemon's stored one.
+pub const KEY: &str = "FAKE_KEY";
+
+/// The scripted model asks nobody for its key.
+struct NoKey;
+
+impl GiveKey for NoKey {
+    fn give<'a>(
+        &'a self,
+        _refused: Option<&'a Secret>,
+        _network_env: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
+        Box::pin(async { Err(ModelError::new(ModelErrorKind::Auth, "nobody asks for it")) })
+    }
+}
+
 #[derive(Debug)]
 struct Models(Arc<Script>);
 
 impl ModelRegistry for Models {
-    fn resolve(&self, model: &str, _env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError> {
+    fn resolve(&self, model: &str, env: &BTreeMap<String, String>) -> Result<ResolvedModel, ModelError> {
         let model: ModelRef = model.parse().unwrap();
         let mut info = ModelInfo::unknown(&model);
         info.pricing = Some(Pricing { input: 1.0, output: 0.0, cache_read: 0.0, cache_write: 0.0, long: None });
@@ -125,8 +143,8 @@ impl ModelRegistry for Models {
             provider: model.provider.clone(),
             wire: Wire::OpenaiChat,
             base_url: "http://127.0.0.1:1".into(),
-            key: None,
-            key_source: None,
+            key: env.get(KEY).map(Secret::new),
+            key_source: (!env.contains_key(KEY)).then(|| KeySource::new("stored key of fake", Arc::new(NoKey))),
             key_place: mcode_models::KeyPlace::Usual,
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
@@ -140,8 +158,13 @@ impl ModelRegistry for Models {
         Vec::new()
     }
 
-    fn default_model(&self, _mode: &str, _env: &BTreeMap<String, String>) -> Option<String> {
-        Some("fake/one".into())
+    fn for_role(
+        &self,
+        role: Role,
+        wishes: &Wishes<'_>,
+        _env: &BTreeMap<String, String>,
+    ) -> Result<Option<Assigned>, ModelError> {
+        Ok(wished(role, wishes, &Default::default(), Some("fake/one")).into_iter().next())
     }
 }
 
