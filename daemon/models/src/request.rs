@@ -73,22 +73,6 @@ pub struct Access {
     pub idle_timeout_ms: u64,
 }
 
-impl Access {
-    /// Whether this one, by a key that is given at the moment of sending, reaches the same server in the same way as the
-    /// other.
-    #[must_use]
-    pub fn stands_in_for(&self, other: &Self) -> bool {
-        let keyless = |access: &Self| Self {
-            key: None,
-            key_source: None,
-            key_place: KeyPlace::Usual,
-            identity_env: BTreeMap::new(),
-            ..access.clone()
-        };
-        self.key_source.is_some() && keyless(self) == keyless(other)
-    }
-}
-
 /// A block of the system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemPart {

@@ -213,7 +213,10 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
             };
             events.push(NewEvent::of_run(run_id, turn_id, body));
         }
-        Some(run_id) if !still_waits && state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) => {
+        // One that is parked waits on: it is at work when its turn at the provider has come.
+        Some(run_id)
+            if !parked && !still_waits && state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) =>
+        {
             // What it waited for was closed.
             let body = EventBody::RunStatusChanged { status: RunStatus::Running };
             events.push(NewEvent::of_run(run_id, turn_id, body));

@@ -109,8 +109,9 @@ impl Actor {
         let same = |model: &String| {
             let resolve = |env| self.deps.models.resolve(model, env).map(|resolved| resolved.access);
             match (resolve(&surroundings.client_env), resolve(&own_env)) {
-                // A stored login is the daemon's own, whatever key the client has.
-                (Ok(clients), Ok(own)) => clients == own || own.stands_in_for(&clients),
+                // The very same, such as a stored login: what was begun with the client's own key must not be charged to
+                // another one.
+                (Ok(clients), Ok(own)) => clients == own,
                 // A fallback that could not be used before can not be used later.
                 (Err(_), _) => true,
                 (Ok(_), Err(_)) => false,

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::ending::whole;
 use crate::recovery::{created, left_by_a_dead_daemon, options};
-use crate::rig::{Rig, Step, said};
+use crate::rig::{KEY, Rig, Step, said};
 
 /// A run that has asked for two calls, of which the first was asked about.
 struct Left {
@@ -199,4 +199,49 @@ async fn a_run_whose_key_is_gone_carries_out_the_answer_and_says_how_to_go_on() 
     assert!(error.hint.contains(&format!("mcode ask --thread {}", left.thread_id)), "{error:?}");
     assert_eq!(run.options.trigger, RunTrigger::Person);
     whole(&rig.kinds(left.thread_id).await);
+}
+
+/// A run that waits for its provider's quota waits through any number of daemons until that is asked again.
+#[tokio::test]
+async fn a_parked_run_is_parked_until_its_turn_comes() {
+    let rig = Rig::new(vec![Step::Say("done")]);
+    let (run_id, turn_id) = (RunId::from_uuid(SystemIds.next()), TurnId::from_uuid(SystemIds.next()));
+    let mut options = options(&rig);
+    options.kept = Some(Kept { own_access: true, ..Kept::default() });
+    options.detached = true;
+    let item_id = ItemId::from_uuid(SystemIds.next());
+    let bodies = vec![
+        EventBody::RunStarted { options },
+        EventBody::TurnStarted { turn_id },
+        EventBody::StepStarted { step_id: StepId::from_uuid(SystemIds.next()), model: "fake/one".into() },
+        EventBody::MessageStarted { item_id, role: Role::Assistant },
+        EventBody::RunStatusChanged { status: RunStatus::Waiting },
+    ];
+    let of_run = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body));
+    let thread_id = left_by_a_dead_daemon(&rig, [created(&rig)].into_iter().chain(of_run).collect()).await;
+    for daemon in 0..3 {
+        recover(rig.threads.deps()).await.unwrap();
+        let state = rig.store().load(thread_id).await.unwrap().unwrap().state;
+        assert_eq!(state.active_run().map(|run| run.status), Some(RunStatus::Waiting), "daemon {daemon}");
+    }
+    rig.threads.wake_unfinished().await.unwrap();
+    let state = rig.idle(thread_id).await;
+    assert_eq!((state.run(run_id).unwrap().status, said(&state)), (RunStatus::Done, vec!["done".to_owned()]));
+    let kinds = rig.kinds(thread_id).await;
+    let changes = kinds.iter().filter(|kind| *kind == "run_status_changed").count();
+    assert_eq!(changes, 2, "it was parked once, and went on once");
+    whole(&kinds);
+}
+
+/// Another daemon must not charge to its stored key what was begun with the client's own.
+#[tokio::test]
+async fn a_run_with_the_clients_own_key_is_not_gone_on_with_by_the_stored_one() {
+    let rig = Rig::new(vec![Step::Say("done")]);
+    for (env, own_access) in [(vec![], true), (vec![(KEY.to_owned(), "of the company".to_owned())], false)] {
+        let mut run = rig.prompt(None, "hi");
+        run.surroundings.client_env = std::sync::Arc::new(env.into_iter().collect());
+        let started = rig.threads.start_run(run).await.unwrap();
+        let state = rig.idle(started.thread_id).await;
+        assert_eq!(state.runs[0].options.kept.as_ref().map(|kept| kept.own_access), Some(own_access));
+    }
 }
