@@ -168,7 +168,7 @@ impl Driver {
             Ok(output) => finished(call.tool_call_id, output),
             Err(failure) => failed(call.tool_call_id, failure),
         };
-        let result = self.services.redactor.result(result);
+        let result = self.services.redactor.result(result, &self.services.models.known_secrets());
         self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
         let body = EventBody::ToolCallFinished { name: call.name.clone(), result };
         self.services.port.record(turn_id, vec![body]).await.map(drop)

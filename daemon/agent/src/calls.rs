@@ -189,7 +189,7 @@ impl Driver {
             }
             let mut bodies = Vec::with_capacity(ended.len());
             for (call, result) in ended {
-                let result = services.redactor.result(result?);
+                let result = services.redactor.result(result?, &services.models.known_secrets());
                 self.services.live.close(LiveKey::ToolCall(call.tool_call_id));
                 self.last_call_denied =
                     (result.status == ToolCallStatus::Denied).then(|| format!("{} ({})", call.name, result.preview));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mcode_events::tool::{ResultPart, ToolResult};
-use mcode_models::ModelError;
+use mcode_models::{ModelError, Secret};
 use mcode_text::Redactor;
 pub use mcode_text::{looks_like_a_key, redact};
 
@@ -38,11 +38,15 @@ impl RunSecrets {
         self.0.all(text)
     }
 
-    /// What a tool gave back, as it may be recorded and told to a model.
-    pub(crate) fn result(&self, mut result: ToolResult) -> ToolResult {
+    /// What a tool gave back, as it may be recorded and told to a model. `also` is what became known while the run was at
+    /// work: tokens that were renewed, keys that a command gave.
+    pub(crate) fn result(&self, mut result: ToolResult, also: &[Secret]) -> ToolResult {
+        let also = Redactor::knowing(also.iter().map(Secret::expose));
         let clean = |text: &mut String| {
-            if let Cow::Owned(clean) = self.0.values(text) {
-                *text = clean;
+            for redactor in [&self.0, &also] {
+                if let Cow::Owned(clean) = redactor.values(text) {
+                    *text = clean;
+                }
             }
         };
         for part in &mut result.content {
@@ -85,5 +89,16 @@ mod tests {
         assert_eq!(secrets.values("a hunter2-hunter2 b literal-from-the-file"), "a [redacted] b [redacted]");
         let plain = "/usr/bin:/bin http://127.0.0.1:8080/v1 relative-home /home/me/token";
         assert_eq!(secrets.values(plain), plain);
+    }
+
+    #[test]
+    fn what_became_known_during_the_run_is_taken_out_of_results() {
+        let secrets = RunSecrets::of(&BTreeMap::new(), &BTreeMap::new(), &["from-the-file".to_owned()]);
+        let id = "tc_00000000000000000000000000000001".parse().unwrap();
+        let status = mcode_events::ToolCallStatus::Done;
+        let result = ToolResult::text(id, status, "from-the-file and renewed-token-1");
+        let clean = secrets.result(result, &[Secret::new("renewed-token-1")]);
+        assert_eq!(clean.joined_text(), "[redacted] and [redacted]");
+        assert_eq!(clean.preview, "[redacted] and [redacted]");
     }
 }
