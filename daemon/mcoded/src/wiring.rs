@@ -98,21 +98,18 @@ pub(crate) async fn serve(
         threads.shut_down().await;
         streams.cancel();
         tokio::time::sleep(DRAIN_MAX).await;
+        tracing::warn!("calls were cut off at the end");
     };
     let served = tokio::select! {
         result = mcode_server::serve(deps, incoming) => result,
-        () = ending => {
-            tracing::warn!("calls were cut off at the end");
-            Ok(())
-        }
+        () = ending => Ok(()),
     };
     // A pair of tokens that an issuer is about to give is not given twice.
     auth.settle().await;
-    served?;
     self_test.abort();
     orphans.abort();
     drop(held);
-    Ok(())
+    served.map_err(Into::into)
 }
 
 /// The models, with the catalogue that was fetched last.
