@@ -19,7 +19,7 @@ use mcode_models::governor::{Limited, Priority};
 use mcode_models::retry::RetryPolicy;
 use mcode_models::{
     Access, Assigned, ListedModel, ModelError, ModelErrorKind, ModelInfo, ModelProvider, ModelRef, ModelRegistry,
-    ModelRequest, ModelStream, ResolvedModel, Response, Role, StopReason, StreamEvent, Wire, Wishes,
+    ModelRequest, ModelStream, Pricing, ResolvedModel, Response, Role, StopReason, StreamEvent, Wire, Wishes,
 };
 use mcode_permissions::RuleSet;
 use mcode_tools::bounds::Settings;
@@ -76,7 +76,10 @@ impl ModelRegistry for Models {
             identity_env: BTreeMap::new(),
             idle_timeout_ms: 1000,
         };
-        Ok(ResolvedModel { info: ModelInfo::unknown(&model), access, provider: Arc::new(Speaker) })
+        // What costs nothing waits for no money.
+        let pricing = Some(Pricing { input: 1.0, output: 1.0, ..Pricing::default() });
+        let info = ModelInfo { pricing, ..ModelInfo::unknown(&model) };
+        Ok(ResolvedModel { info, access, provider: Arc::new(Speaker) })
     }
 
     fn list(&self, _env: &BTreeMap<String, String>) -> Vec<ListedModel> {

@@ -270,7 +270,7 @@ fn a_tool_call_can_not_log_in_or_out() {
     let mcode = format!("{} --socket {}", mcode.display(), lobby.stage.daemon.socket().display());
     let tries = ["logout example", "login", "login anthropic --key < key"];
     let lines: Vec<String> = tries.iter().map(|words| format!("{mcode} {words}; echo $?\n")).collect();
-    lobby.stage.workspace.write("try.sh", &lines.concat());
+    lobby.stage.workspace.write("try.sh", lines.concat());
     lobby.stage.workspace.write("key", "sk-of-a-tool-0123456789");
     lobby.stage.ask(&["-m", MODEL, "--yolo", "hi"]).ok();
     let result = lobby.stage.server.request(2).tool_results()[0].1.clone();
