@@ -67,7 +67,10 @@ fn interactive_runs_go_first() {
         .map(|request| request.last_user_text().lines().last().unwrap().to_owned())
         .collect();
     assert_eq!(asked[0], "somebody waits", "{asked:?}");
-    assert_eq!(asked[1], "background 0", "{asked:?}");
+    // The others follow, more than one at a time: in which order they reach the server is open.
+    let mut others = asked[1..].to_vec();
+    others.sort();
+    assert_eq!(others, ["background 0", "background 1", "background 2", "background 3"]);
     stage.server.finish();
 }
 
@@ -106,8 +109,9 @@ fn a_parked_run_outlives_its_daemon() {
     let mut stage = Stage::reached_by_itself(Script::new().reply(quota.clone()).reply(quota).fallback(echo));
     let run = stage.detach(&["-m", OWN, "later"]);
     for requests in [1, 2] {
-        stage.daemon.wait_until("the run waits", || status(&stage, &run) == "waiting");
-        assert_eq!(stage.server.requests().len(), requests);
+        // It waits on under the next daemon, and that asks.
+        let asked = || stage.server.requests().len() == requests && status(&stage, &run) == "waiting";
+        stage.daemon.wait_until("the run was asked for and waits", asked);
         // Killed, then ended in order by the next start.
         if requests == 1 {
             stage.daemon.kill9();
