@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use crate::git;
 use crate::listening;
-#[cfg(unix)]
 use crate::policy::{Network, Policy, Quotas, within};
 
 /// Of the home folder: what holds secrets, or would run outside the sandbox.
