@@ -41,4 +41,8 @@ pub trait Blobs: Send + Sync + fmt::Debug {
     fn put(&self, content: &[u8], media_type: &str) -> Result<BlobRef, BlobError>;
     /// The content of a stored body.
     fn get(&self, hash: &str) -> Result<Vec<u8>, BlobError>;
+    /// Whether there is a body of this hash, damaged or not.
+    fn holds(&self, hash: &str) -> bool {
+        !matches!(self.get(hash), Err(BlobError::Missing(_)))
+    }
 }

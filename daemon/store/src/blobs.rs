@@ -42,11 +42,6 @@ impl BlobFiles {
         }
     }
 
-    /// Whether there is a body of this hash.
-    pub(crate) fn holds(&self, hash: &str) -> bool {
-        is_hash(hash) && self.path(hash).exists()
-    }
-
     fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,5 +124,9 @@ impl Blobs for BlobFiles {
             return Err(BlobError::Damaged(hash.to_owned()));
         }
         Ok(content)
+    }
+
+    fn holds(&self, hash: &str) -> bool {
+        is_hash(hash) && self.path(hash).exists()
     }
 }

@@ -23,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &["mcode-testkit"]),
     ("mcode-events", &["mcode-ids"]),
     ("mcode-store", &["mcode-ids", "mcode-env", "mcode-events"]),
+    ("mcode-histories", &["mcode-ids", "mcode-env", "mcode-text", "mcode-events"]),
     ("mcode-models", &["mcode-ids", "mcode-events"]),
     ("mcode-providers", &["mcode-ids", "mcode-env", "mcode-text", "mcode-events", "mcode-config", "mcode-models"]),
     ("mcode-permissions", &["mcode-git", "mcode-events", "mcode-config"]),
@@ -82,14 +83,16 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// Edges of `[dev-dependencies]` beside those above: the testkit for everybody, everything for the testkit, and these.
-const DEV_EDGES: &[(&str, &str)] = &[("mcoded", "mcode-client"), ("mcode-server", "mcode-client")];
+const DEV_EDGES: &[(&str, &str)] =
+    &[("mcoded", "mcode-client"), ("mcode-server", "mcode-client"), ("mcode-histories", "mcode-store")];
 
 /// The crate that is for tests only.
 const TESTKIT: &str = "mcode-testkit";
 
 /// Third-party crates that only these may use (tests excepted).
 const EXCLUSIVE: &[(&str, &[&str])] = &[
-    ("rusqlite", &["mcode-store"]),
+    // Histories reads the databases of others, never ours.
+    ("rusqlite", &["mcode-store", "mcode-histories"]),
     ("tonic", &["mcode-proto", "mcode-endpoint", "mcode-server", "mcode-client", "mcode-cli", "mcoded"]),
     ("tonic-prost", &["mcode-proto"]),
     ("tonic-health", &["mcode-endpoint", "mcode-server"]),
@@ -258,7 +261,7 @@ mod tests {
             check(&packages).errors,
             [
                 "mcode-agent -> mcode-store",
-                "mcode-agent -> rusqlite, which belongs to mcode-store",
+                "mcode-agent -> rusqlite, which belongs to mcode-store, mcode-histories",
                 "mcode-agent -> mcode-testkit",
                 "stranger is not in the table",
             ]
