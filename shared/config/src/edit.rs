@@ -1,8 +1,12 @@
 //! Changing a configuration file: comments, order and layout stay, and a change that would break the file is refused.
 
 use std::fs;
+use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use mcode_env::FileLock;
 use toml_edit::{DocumentMut, Item, Key, RawString, Table, TableLike, Value};
 
 use crate::check;
@@ -10,6 +14,11 @@ use crate::error::ConfigError;
 use crate::handle::read_text;
 use crate::list;
 use crate::schema::{self, Kind, Node};
+
+/// How long somebody else may be changing the file, before a change is given up.
+pub const CHANGE_WAIT: Duration = Duration::from_secs(5);
+/// What is put after the file's name for the lock of those who change it.
+const LOCK_SUFFIX: &str = ".lock";
 
 /// A change was not made; the file is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +43,14 @@ pub enum EditError {
     /// The file is broken, or would be.
     #[error("{0}")]
     Config(ConfigError),
+    /// Somebody else has been changing the file all the time.
+    #[error("{} is being changed by another process, for {} s already", file.display(), waited.as_secs())]
+    Held {
+        /// The file.
+        file: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// The file could not be written.
     #[error("cannot write {}", file.display())]
     Write {
@@ -48,7 +65,7 @@ pub enum EditError {
 /// A change of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Sets a key; see [`ConfigFile::set`].
+    /// Sets a key; see [`ConfigEdit::set`].
     Set {
         /// The dotted key.
         key: String,
@@ -69,7 +86,7 @@ pub enum Change {
     },
 }
 
-/// A configuration file that can be read and changed key by key.
+/// A configuration file that can be read key by key.
 #[derive(Debug)]
 pub struct ConfigFile {
     path: PathBuf,
@@ -78,7 +95,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Opens the file; one that is not there is empty and is made by the first change.
+    /// Opens the file; one that is not there is empty.
     ///
     /// # Errors
     /// [`EditError::Config`] when it can not be read or is not TOML.
@@ -113,6 +130,50 @@ impl ConfigFile {
     pub fn list(&self) -> Vec<(String, String)> {
         check::check(&self.path, &self.text).values.into_iter().map(|(key, value, _)| (key, value)).collect()
     }
+}
+
+/// A configuration file that can be changed key by key. Nobody else changes it until this is dropped: of two changes at
+/// once, in this process or another one, none is lost.
+#[derive(Debug)]
+pub struct ConfigEdit {
+    file: ConfigFile,
+    #[allow(dead_code, reason = "held for its drop")]
+    lock: FileLock,
+}
+
+impl Deref for ConfigEdit {
+    type Target = ConfigFile;
+
+    fn deref(&self) -> &ConfigFile {
+        &self.file
+    }
+}
+
+impl ConfigEdit {
+    /// Opens the file for a change, as soon as nobody else changes it; waits for that at most [`CHANGE_WAIT`], which
+    /// blocks. Its folder is made where it is missing, the file by the first change.
+    ///
+    /// # Errors
+    /// [`EditError::Held`], [`EditError::Write`], and those of [`ConfigFile::open`].
+    pub fn open(path: &Path) -> Result<Self, EditError> {
+        Self::open_within(path, CHANGE_WAIT)
+    }
+
+    fn open_within(path: &Path, wait: Duration) -> Result<Self, EditError> {
+        let target = target(path);
+        let failed = |source| EditError::Write { file: target.clone(), source };
+        if let Some(folder) = target.parent() {
+            mcode_env::files::create_private_dir(folder).map_err(failed)?;
+        }
+        let mut name = target.clone().into_os_string();
+        name.push(LOCK_SUFFIX);
+        let lock = FileLock::take(Path::new(&name), wait).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => EditError::Held { file: target.clone(), waited: wait },
+            _ => failed(error),
+        })?;
+        // Read behind the lock: what others have written before is there.
+        Ok(Self { file: ConfigFile::open(path)?, lock })
+    }
 
     /// Sets a key. Text needs no quotes; lists are written as TOML, or as one text for a list of one.
     ///
@@ -127,7 +188,7 @@ impl ConfigFile {
     /// # Errors
     /// See [`EditError`]; nothing is written then.
     pub fn change(&mut self, changes: &[Change]) -> Result<bool, EditError> {
-        let mut changed = self.document.clone();
+        let mut changed = self.file.document.clone();
         for change in changes {
             match change {
                 Change::Set { key, value } => put(&mut changed, key, value)?,
@@ -135,7 +196,7 @@ impl ConfigFile {
                 Change::AddTables { key, tables } => add_tables(&mut changed, key, tables)?,
             }
         }
-        let different = changed.to_string() != self.text;
+        let different = changed.to_string() != self.file.text;
         if different {
             self.write(changed)?;
         }
@@ -148,7 +209,7 @@ impl ConfigFile {
     /// See [`EditError`]; nothing is written then.
     pub fn push(&mut self, key: &str, text: &str) -> Result<bool, EditError> {
         let path = known(key)?.0;
-        let mut changed = self.document.clone();
+        let mut changed = self.file.document.clone();
         match array_at(&mut changed, key, &path)? {
             None => {
                 let list = Value::Array(toml_edit::Array::from_iter([text]));
@@ -168,7 +229,7 @@ impl ConfigFile {
     /// See [`EditError`]; nothing is written then.
     pub fn pull(&mut self, key: &str, text: &str) -> Result<bool, EditError> {
         let path = known(key)?.0;
-        let mut changed = self.document.clone();
+        let mut changed = self.file.document.clone();
         let removed = array_at(&mut changed, key, &path)?.is_some_and(|list| list::pull(list, text));
         if removed {
             self.write(changed)?;
@@ -183,7 +244,7 @@ impl ConfigFile {
     pub fn unset(&mut self, key: &str) -> Result<bool, EditError> {
         // Keys that are not known may be removed as well: that is how a slip is mended.
         let path = parse_key(key)?;
-        let mut changed = self.document.clone();
+        let mut changed = self.file.document.clone();
         if !remove(&mut changed, &path) {
             return Ok(false);
         }
@@ -192,23 +253,24 @@ impl ConfigFile {
     }
 
     fn write(&mut self, changed: DocumentMut) -> Result<(), EditError> {
-        let text = changed.to_string();
-        let before = check::check(&self.path, &self.text).errors.len();
-        let after = check::check(&self.path, &text).errors;
+        let (path, text) = (&self.file.path, changed.to_string());
+        let before = check::check(path, &self.file.text).errors.len();
+        let after = check::check(path, &text).errors;
         // A file with several faults may be mended one by one, but never get a new one.
         if !after.is_empty() && after.len() >= before {
-            return Err(first_error(&self.path, &text));
+            return Err(first_error(path, &text));
         }
-        let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let failed = |source| EditError::Write { file: target.clone(), source };
-        if let Some(dir) = target.parent() {
-            mcode_env::files::create_private_dir(dir).map_err(failed)?;
-        }
-        mcode_env::files::write_atomic(&target, text.as_bytes()).map_err(failed)?;
-        self.text = text;
-        self.document = changed;
+        let target = target(path);
+        mcode_env::files::write_atomic(&target, text.as_bytes())
+            .map_err(|source| EditError::Write { file: target.clone(), source })?;
+        (self.file.text, self.file.document) = (text, changed);
         Ok(())
     }
+}
+
+/// The file itself, where a link leads to it.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Sets a key in a document.
@@ -403,4 +465,23 @@ fn comment_above(table: &dyn TableLike, name: &str) -> String {
     };
     let prefix = decor.and_then(|decor| decor.prefix()).and_then(RawString::as_str).unwrap_or_default();
     if prefix.contains('#') { prefix.to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_too_long_for_another_change_is_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("of/config.toml");
+        let first = ConfigEdit::open(&path).unwrap();
+        let wait = Duration::from_millis(30);
+        let error = ConfigEdit::open_within(&path, wait).unwrap_err();
+        assert!(matches!(&error, EditError::Held { file, .. } if *file == path), "{error:?}");
+        assert!(error.to_string().contains("changed by another process"), "{error}");
+        assert!(ConfigFile::open(&path).is_ok(), "it can be read meanwhile");
+        drop(first);
+        ConfigEdit::open_within(&path, Duration::ZERO).unwrap().set("model", "a/b").unwrap();
+    }
 }

@@ -1,16 +1,15 @@
 //! The configuration in force, shared by everything in the daemon.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
 use mcode_env::{Dirs, further_managed_file, managed_file};
 
 use crate::check::{self, Findings};
-use crate::edit::{ConfigFile, EditError};
+use crate::edit::{ConfigEdit, EditError};
 use crate::effective::{Effective, PackEntry, RuleSource};
 use crate::error::ConfigError;
 use crate::low::LowConfig;
@@ -62,8 +61,6 @@ pub struct ConfigHandle {
     file: PathBuf,
     managed: Arc<[Managed]>,
     state: Arc<RwLock<State>>,
-    /// Held from the reading of the user's file to its writing: of two changes at once none is lost.
-    changing: Arc<Mutex<()>>,
 }
 
 /// A file of whoever runs the machine: its permissions come before the user's, and nobody loosens them.
@@ -88,8 +85,7 @@ impl ConfigHandle {
     /// The same, with these files of the machine in place of its own.
     #[must_use]
     pub fn open_managed(dirs: &Dirs, managed: Vec<Managed>) -> Self {
-        let handle =
-            Self { file: dirs.config_file(), managed: managed.into(), state: Arc::default(), changing: Arc::default() };
+        let handle = Self { file: dirs.config_file(), managed: managed.into(), state: Arc::default() };
         drop(handle.reload());
         handle
     }
@@ -136,17 +132,17 @@ impl ConfigHandle {
         state.errors.clone()
     }
 
-    /// Changes the user's file and reads it again, one change after the other; gives what the change gave and the faults
-    /// of the file then.
+    /// Changes the user's file and reads it again, one change after the other, also beside those of other processes; gives
+    /// what the change gave and the faults of the file then. Blocks while somebody else changes the file.
     ///
     /// # Errors
     /// What opening the file or the change says; nothing is read again then.
     pub fn change<T>(
         &self,
-        change: impl FnOnce(&mut ConfigFile) -> Result<T, EditError>,
+        change: impl FnOnce(&mut ConfigEdit) -> Result<T, EditError>,
     ) -> Result<(T, Vec<ConfigError>), EditError> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = change(&mut ConfigFile::open(&self.file)?)?;
+        let mut edit = ConfigEdit::open(&self.file)?;
+        let done = change(&mut edit)?;
         Ok((done, self.reload()))
     }
 
@@ -221,12 +217,8 @@ impl ConfigHandle {
 /// The text of a configuration file; one that is not there is empty.
 pub(crate) fn read_text(file: &Path) -> Result<String, ConfigError> {
     let fault = |message: String| ConfigError { file: file.to_path_buf(), line: 0, key: String::new(), message };
-    let mut text = String::new();
-    match File::open(file).and_then(|open| open.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text)) {
-        Ok(length) if length as u64 > CONFIG_BYTES_MAX => {
-            Err(fault(format!("the file has more than {CONFIG_BYTES_MAX} bytes")))
-        }
-        Ok(_) => Ok(text),
+    match mcode_env::files::read_text_bounded(file, CONFIG_BYTES_MAX) {
+        Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(fault(format!("the file cannot be read: {error}"))),
     }

@@ -1,8 +1,8 @@
 //! Configuration: files, then one effective set of values, each with its origin.
 //!
 //! A file that does not parse, or a value that does not fit, is named by file, line and key, and the last good values
-//! stay in force. Keys that nobody knows are named too, but harm nothing. [`ConfigFile`] changes the user's file and
-//! keeps its comments. A file of the machine ([`Managed`]) comes before the user's and can not be loosened. A project's
+//! stay in force. Keys that nobody knows are named too, but harm nothing. [`ConfigFile`] reads the user's file and
+//! [`ConfigEdit`] changes it, alone, and keeps its comments. A file of the machine ([`Managed`]) comes before the user's and can not be loosened. A project's
 //! own file ([`ProjectConfig`]) is read only by whoever knows that the project is trusted; it never loosens permissions.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
@@ -19,7 +19,7 @@ mod project;
 mod schema;
 
 pub use duration::{DurationError, parse_duration};
-pub use edit::{Change, ConfigFile, EditError};
+pub use edit::{CHANGE_WAIT, Change, ConfigEdit, ConfigFile, EditError};
 pub use effective::{
     Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
     Sandbox, SandboxNetwork, WrittenRule,

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use mcode_client::{ClientError, ErrorKind, v1};
-use mcode_config::{ConfigFile, ConfigHandle, EditError, Origin};
+use mcode_config::{ConfigEdit, ConfigFile, ConfigHandle, EditError, Origin};
 use mcode_text::sanitize;
 use serde_json::{Value, json};
 
@@ -58,8 +58,8 @@ pub(crate) async fn run(context: &Context, verb: ConfigVerb) -> Outcome {
             show(context.form, &json!({"key": key, "value": plain(&value)}), &plain_text(&value))?;
         }
         ConfigVerb::Set { key, value } => {
-            let mut file = open_for_change(context).await?;
-            file.set(&key, &value).map_err(refused)?;
+            // Let go of before the daemon is told.
+            open_for_change(context).await?.set(&key, &value).map_err(refused)?;
             changed(context, &json!({"key": key, "file": shown}), &format!("{key} is set in {shown}")).await?;
         }
         ConfigVerb::Unset { key } => {
@@ -69,6 +69,7 @@ pub(crate) async fn run(context: &Context, verb: ConfigVerb) -> Outcome {
                 // What is neither set nor a key is a slip.
                 file.get(&key).map_err(refused)?;
             }
+            drop(file);
             let text = if removed { format!("{key} is removed from {shown}") } else { format!("{key} was not set") };
             changed(context, &json!({"key": key, "file": shown, "removed": removed}), &text).await?;
         }
@@ -109,19 +110,14 @@ fn explain(context: &Context, key: &str) -> Result<(), Failure> {
 }
 
 /// Opens the file, if a daemon that is there says that a person asks: what a tool call has started changes nothing.
-async fn open_for_change(context: &Context) -> Result<ConfigFile, ClientError> {
+async fn open_for_change(context: &Context) -> Result<ConfigEdit, ClientError> {
     if let Ok(client) = context.connect_running().await
         && let Err(refusal) = client.reload_config(v1::ReloadConfigRequest {}).await
         && refusal.kind == ErrorKind::Permission
     {
         return Err(refusal);
     }
-    let folder = &context.dirs.config;
-    mcode_env::files::create_private_dir(folder).map_err(|error| {
-        ClientError::new(ErrorKind::Config, "CONFIG_UNWRITABLE", format!("can not make {}: {error}", folder.display()))
-            .hint("set MCODE_HOME or XDG_CONFIG_HOME to a folder that can be written")
-    })?;
-    ConfigFile::open(&context.dirs.config_file()).map_err(refused)
+    ConfigEdit::open(&context.dirs.config_file()).map_err(refused)
 }
 
 /// Tells the user and a daemon that is there; one that starts later reads the file anyway.
@@ -165,8 +161,10 @@ fn refused(error: EditError) -> ClientError {
         EditError::Value { .. } => ClientError::usage(message).hint("give a value of that kind"),
         EditError::Config(_) => ClientError::new(ErrorKind::Config, "CONFIG_BROKEN", message)
             .hint("mend the file and line that the message names"),
+        EditError::Held { .. } => ClientError::new(ErrorKind::Config, "CONFIG_HELD", message)
+            .hint("try again; if it stays so, end the mcode that changes it"),
         EditError::Write { .. } => ClientError::new(ErrorKind::Config, "CONFIG_UNWRITABLE", message)
-            .hint("make the file writable, or set MCODE_HOME to a folder that is"),
+            .hint("make it writable, or set MCODE_HOME or XDG_CONFIG_HOME to a folder that is"),
     }
 }
 
