@@ -1,7 +1,6 @@
 //! What a run is given: the prompt, what is piped in, pictures, and the schema of the answer.
 
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mcode_client::json::json_struct;
@@ -89,20 +88,13 @@ pub(crate) fn schema(path: &Path) -> Result<prost_types::Struct, ClientError> {
 /// A whole file of at most so many bytes; nothing else than a file, which would not end or not begin.
 pub(crate) fn read_file(path: &Path, max: u64, what: &str) -> Result<Vec<u8>, ClientError> {
     let fault = |why: String| ClientError::usage(format!("{what} {} can not be read: {why}", path.display()));
-    let about =
-        path.metadata().map_err(|error| fault(error.to_string()).hint("give the path of a file that is there"))?;
-    if !about.is_file() {
-        return Err(fault("it is not a file".to_owned()).hint("give the path of a file"));
-    }
-    let file =
-        File::open(path).map_err(|error| fault(error.to_string()).hint("give the path of a file that is there"))?;
-    let mut data = Vec::new();
-    // One byte more than fits tells a file that is too long from one that just fits.
-    file.take(max + 1).read_to_end(&mut data).map_err(|error| fault(error.to_string()))?;
-    if data.len() as u64 > max {
-        return Err(fault(format!("it is larger than {} MB", max / (1024 * 1024))).hint("make it smaller"));
-    }
-    Ok(data)
+    mcode_env::files::read_bounded(path, max).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            fault(format!("it is larger than {} MB", max / (1024 * 1024))).hint("make it smaller")
+        }
+        io::ErrorKind::InvalidInput => fault(error.to_string()).hint("give the path of a file"),
+        _ => fault(error.to_string()).hint("give the path of a file that is there"),
+    })
 }
 
 /// An absolute folder that is there.

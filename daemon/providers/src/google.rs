@@ -114,11 +114,7 @@ fn file(env: &BTreeMap<String, Secret>) -> Option<PathBuf> {
 
 fn read(file: PathBuf) -> Result<Value, ModelError> {
     let wrong = |reason: String| no_token(&format!("{}: {reason}", file.display()));
-    let size = std::fs::metadata(&file).map_err(|error| wrong(error.to_string()))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(wrong(format!("it is larger than {FILE_BYTES_MAX} bytes")));
-    }
-    let text = std::fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+    let text = mcode_env::files::read_bounded(&file, FILE_BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
     // Not the parser's words, which may quote what it read.
     serde_json::from_slice(&text).map_err(|_| wrong("it is not JSON".to_owned()))
 }

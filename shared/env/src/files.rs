@@ -1,8 +1,60 @@
-//! Writing files so that a crash leaves the old content or the new one, never half of it.
+//! Writing files so that a crash leaves the old content or the new one, never half of it; and reading what others may have
+//! put there, without waiting for it and within bounds.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::Path;
+
+/// The whole content of a file of at most `bytes_max` bytes. Nothing else than a regular file (links are followed) is
+/// opened for long: a pipe that nobody writes into does not hold up its reader, a device is not read from.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::InvalidInput`] for what is no regular file;
+/// [`io::ErrorKind::FileTooLarge`]; or what else the system says.
+pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    // Looked at before it is opened as well: opening some devices has an effect.
+    let about = fs::metadata(path)?;
+    let checked = |about: &fs::Metadata| {
+        if !about.is_file() {
+            let what = if about.is_dir() { "it is a folder, no file" } else { "it is no regular file" };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        if about.len() > bytes_max { Err(too_large(bytes_max)) } else { Ok(()) }
+    };
+    checked(&about)?;
+    let file = open_at_once(path)?;
+    checked(&file.metadata()?)?;
+    let mut bytes = Vec::new();
+    // One byte more than fits tells a file that grows from one that just fits.
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max { Err(too_large(bytes_max)) } else { Ok(bytes) }
+}
+
+/// The same for text; what is not UTF-8 is [`io::ErrorKind::InvalidData`].
+///
+/// # Errors
+/// As [`read_bounded`].
+pub fn read_text_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let bytes = read_bounded(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+fn too_large(bytes_max: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {bytes_max} bytes"))
+}
+
+/// Opens a file for reading without waiting for anybody at its other end.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        options.custom_flags(flags.bits().cast_signed());
+    }
+    options.open(path)
+}
 
 /// Writes `content` to a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder.
 ///
@@ -71,6 +123,38 @@ mod tests {
         assert!(taken.is_dir());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(write_atomic(&dir.path().join("no/such/folder"), b"x").is_err());
+    }
+
+    #[test]
+    fn files_are_read_within_bounds_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, b"12345").unwrap();
+        assert_eq!(read_bounded(&path, 5).unwrap(), b"12345");
+        assert_eq!(read_text_bounded(&path, 5).unwrap(), "12345");
+        let kind = |path: &Path, max: u64| read_bounded(path, max).unwrap_err().kind();
+        assert_eq!(kind(&path, 4), io::ErrorKind::FileTooLarge);
+        assert_eq!(kind(dir.path(), 4), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(&dir.path().join("none"), 4), io::ErrorKind::NotFound);
+        fs::write(&path, b"\xff").unwrap();
+        assert_eq!(read_text_bounded(&path, 5).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_pipe_that_nobody_writes_into_and_a_device_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let (told, hear) = std::sync::mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            let kinds = [&pipe, Path::new("/dev/zero")].map(|path| read_bounded(path, 10).unwrap_err().kind());
+            // Also one that took the place of a file between the look and the opening.
+            told.send((kinds, open_at_once(&pipe).is_ok())).unwrap();
+        });
+        let (kinds, opened) = hear.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+        assert_eq!((kinds, opened), ([io::ErrorKind::InvalidInput; 2], true));
     }
 
     #[cfg(unix)]

@@ -136,7 +136,16 @@ fn what_is_no_catalogue_changes_nothing() {
         assert_eq!((output.code, output.stdout.as_str()), (5, ""), "{output:#?}");
         assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
     }
-    for (from, words) in [("missing.json", "can not be read"), ("ftp://h/x", "http or https"), (".", "not a file")] {
+    // A pipe that nobody writes into holds up nobody.
+    crate::setup::script(&stage.workspace.path(), "mkfifo pipe");
+    let wrong = [
+        ("missing.json", "can not be read"),
+        ("ftp://h/x", "http or https"),
+        (".", "it is a folder"),
+        ("pipe", "no regular file"),
+        ("/dev/zero", "no regular file"),
+    ];
+    for (from, words) in wrong {
         let output = stage.mcode(&["models", "refresh", "--from", from]);
         assert!(output.code == 5 && output.stderr.contains(words), "{output:#?}");
     }

@@ -1,49 +1,27 @@
-//! A lock between processes, by a file: whoever holds it may change what it stands for. The system lets go of it when its
-//! holder dies.
+//! A lock between processes, waited for without holding up a thread.
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a lock that is held is looked at again.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
-
-/// The lock while it is held.
-#[derive(Debug)]
-pub(crate) struct Held(#[allow(dead_code, reason = "held for its drop")] File);
+use mcode_env::lock::{FileLock, LOOK_EVERY, held};
 
 /// Takes the lock of `path`, waiting for it at most `wait`.
 ///
 /// # Errors
 /// `TimedOut` when it is not let go of in time, or what the system says.
-pub(crate) async fn take(path: &Path, wait: Duration) -> io::Result<Held> {
+pub(crate) async fn take(path: &Path, wait: Duration) -> io::Result<FileLock> {
     let deadline = tokio::time::Instant::now() + wait;
     loop {
         // Opened each time: whoever cleans up may have removed the file of the last look.
-        let file = open(path)?;
-        match file.try_lock() {
-            Ok(()) => return Ok(Held(file)),
-            Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < deadline => {}
-            Err(TryLockError::WouldBlock) => {
-                let message = format!("{} is held by another process for {} s", path.display(), wait.as_secs());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
+        if let Some(taken) = FileLock::try_take(path)? {
+            return Ok(taken);
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Err(held(path, wait));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).read(true).append(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(path)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcode_env::{IdGen as _, SystemIds};
+use mcode_env::{FileLock, IdGen as _, SystemIds};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::content::VaultError;
@@ -44,6 +44,14 @@ impl Kind {
         match self {
             Self::Login => "login",
             Self::Key => "key",
+        }
+    }
+
+    /// The words for it, for people.
+    pub(crate) const fn told(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Key => "stored key",
         }
     }
 }
@@ -249,7 +257,7 @@ impl Vault {
         Ok(true)
     }
 
-    async fn hold(&self) -> Result<lock::Held, VaultError> {
+    async fn hold(&self) -> Result<FileLock, VaultError> {
         mcode_env::files::create_private_dir(&self.folder).map_err(|error| VaultError::io(&self.folder, &error))?;
         let path = self.folder.join("auth.lock");
         lock::take(&path, LOCK_WAIT).await.map_err(|error| VaultError::io(&path, &error))

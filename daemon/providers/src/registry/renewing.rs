@@ -4,7 +4,6 @@
 //! One that is damaged, too large or not believable changes nothing.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -190,13 +189,10 @@ fn too_large(what: &str) -> ModelError {
 fn read_file(path: &Path, bytes_max: usize) -> Result<String, ModelError> {
     let shown = path.display();
     let failed = |error: &dyn std::fmt::Display| refused(format!("{shown} can not be read: {error}"));
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
-    if !file.metadata().is_ok_and(|found| found.is_file()) {
-        return Err(failed(&"it is not a file"));
-    }
-    let length = file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(|error| failed(&error))?;
-    if length > bytes_max { Err(too_large(&shown.to_string())) } else { Ok(text) }
+    mcode_env::files::read_text_bounded(path, bytes_max as u64).map_err(|error| match error.kind() {
+        std::io::ErrorKind::FileTooLarge => too_large(&shown.to_string()),
+        _ => failed(&error),
+    })
 }
 
 /// The catalogue that a text is.
@@ -262,7 +258,7 @@ mod tests {
             assert!(load(&file).unwrap_err().contains("fetch it again"), "{damaged}");
         }
         std::fs::create_dir(dir.path().join("folder")).unwrap();
-        assert!(read_file(&dir.path().join("folder"), 10).is_err());
+        assert!(read_file(&dir.path().join("folder"), 10).unwrap_err().message.contains("it is a folder"));
         std::fs::write(&file, "x".repeat(11)).unwrap();
         assert!(read_file(&file, 10).is_err() && read_file(&file, 11).is_ok());
     }

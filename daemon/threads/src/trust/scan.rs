@@ -1,8 +1,7 @@
 //! What a project has of its own.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -100,16 +99,7 @@ impl Scanner<'_> {
         if !real.starts_with(self.root) {
             return Err("it leads out of the project".to_owned());
         }
-        if !fs::metadata(&real).is_ok_and(|meta| meta.is_file()) {
-            return Err("it is no regular file".to_owned());
-        }
-        let mut bytes = Vec::new();
-        let open = File::open(&real).map_err(|error| error.to_string())?;
-        open.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
-        }
-        Ok(bytes)
+        mcode_env::files::read_bounded(&real, FILE_BYTES_MAX).map_err(|error| error.to_string())
     }
 
     fn add(&mut self, kind: &str, path: &str, name: &str, what: String, content: &[u8]) {

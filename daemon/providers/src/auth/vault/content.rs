@@ -1,7 +1,7 @@
 //! The content of `auth.json`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -105,16 +105,15 @@ impl Content {
     /// Reads the file; one that is not there is empty.
     pub(super) fn read(path: &Path) -> Result<Self, VaultError> {
         let damaged = |reason: &str| VaultError::Damaged { path: path.to_path_buf(), reason: reason.to_owned() };
-        let file = match std::fs::File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::empty()),
-            Err(error) => return Err(VaultError::io(path, &error)),
+        let bytes = match mcode_env::files::read_bounded(path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => return Ok(Self::empty()),
+                io::ErrorKind::FileTooLarge => return Err(damaged("it is larger than any such file can be")),
+                io::ErrorKind::InvalidInput => return Err(damaged(&error.to_string())),
+                _ => return Err(VaultError::io(path, &error)),
+            },
         };
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| VaultError::io(path, &error))?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(damaged("it is larger than any such file can be"));
-        }
         // Not the parser's words, which may quote what it read.
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| damaged("it is not JSON"))?;
         if value.get("version").and_then(serde_json::Value::as_u64).is_some_and(|version| version > VERSION.into()) {

@@ -85,6 +85,18 @@ async fn a_damaged_file_is_named_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn what_is_no_file_is_named_and_left_as_it_is() {
+    let (_folder, vault) = vault();
+    vault.save("a", &login("A1", None)).await.unwrap();
+    std::fs::remove_file(vault.file()).unwrap();
+    std::fs::create_dir(vault.file()).unwrap();
+    for error in [vault.all().unwrap_err(), vault.save("a", &login("A2", None)).await.unwrap_err()] {
+        assert!(error.to_string().contains("it is a folder") && error.hint().contains("move it away"), "{error}");
+    }
+    assert!(vault.file().is_dir());
+}
+
+#[tokio::test]
 async fn what_could_not_be_read_again_is_not_written() {
     let (_folder, vault) = vault();
     vault.save("a", &login("A1", None)).await.unwrap();
