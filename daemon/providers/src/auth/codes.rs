@@ -6,8 +6,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcode_models::Secret;
-use reqwest::Url;
 use sha2::{Digest as _, Sha256};
+
+use crate::http::is_loopback_name;
 
 /// Longest text that is taken as a code, in bytes.
 pub(crate) const PASTED_BYTES_MAX: usize = 16 * 1024;
@@ -79,30 +80,21 @@ impl Answer {
         Some(Self::Code { code, state })
     }
 
-    /// What somebody pasted: the whole address, `code#state`, `code=…&state=…` or the code alone.
+    /// What somebody pasted: the whole address, also without its scheme, `code#state`, `code=…&state=…` or the code alone.
     pub(crate) fn of_pasted(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.is_empty() || text.len() > PASTED_BYTES_MAX {
             return None;
         }
-        if text.contains("://") {
-            let url = Url::parse(text).ok()?;
-            return Self::of_query(url.query().unwrap_or_default())
-                .or_else(|| Self::of_query(url.fragment().unwrap_or_default()));
+        let (whole, fragment) = text.split_once('#').unwrap_or((text, ""));
+        let (address, query) = whole.split_once('?').unwrap_or((whole, ""));
+        let found = [query, whole, fragment].into_iter().find_map(Self::of_query);
+        if found.is_some() || text.contains("://") || is_of_this_machine(address) {
+            return found;
         }
-        if text.starts_with("code=")
-            || text.starts_with("state=")
-            || text.starts_with("error=")
-            || text.starts_with('?')
-        {
-            return Self::of_query(text.trim_start_matches('?'));
-        }
-        let (code, state) = match text.split_once('#') {
-            Some((code, state)) => (code, Some(state.to_owned())),
-            None => (text, None),
-        };
-        let plain = !code.is_empty() && !code.contains(char::is_whitespace);
-        plain.then(|| Self::Code { code: Secret::new(code), state })
+        let plain = !whole.is_empty() && !whole.contains(char::is_whitespace);
+        let state = text.contains('#').then(|| fragment.to_owned());
+        plain.then(|| Self::Code { code: Secret::new(whole), state })
     }
 
     /// The state that came with it.
@@ -111,6 +103,14 @@ impl Answer {
             Self::Code { state, .. } | Self::Refused { state, .. } => state.as_deref(),
         }
     }
+}
+
+/// Whether a text begins as an address of this machine does that lost its scheme.
+fn is_of_this_machine(text: &str) -> bool {
+    let authority = text.split('/').next().unwrap_or_default();
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let host = authority.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(authority, |(host, _)| host);
+    is_loopback_name(host)
 }
 
 #[cfg(test)]
@@ -134,19 +134,32 @@ mod tests {
         for (text, expected) in [
             ("http://localhost:1455/auth/callback?code=c%2F1&state=s", Some(code(Some("s")))),
             ("https://h/cb#code=c%2F1&state=s", Some(code(Some("s")))),
+            ("localhost:1455/auth/callback?code=c%2F1&state=s", Some(code(Some("s")))),
+            ("127.0.0.1:1455/cb?scope=a+b&state=s&code=c%2F1", Some(code(Some("s")))),
+            ("[::1]:1455/cb#code=c%2F1&state=s", Some(code(Some("s")))),
+            ("id.example.org/cb?state=s&code=c%2F1#_=_", Some(code(Some("s")))),
+            ("scope=a&code=c%2F1&state=s", Some(code(Some("s")))),
+            ("?code=c%2F1&state=s", Some(code(Some("s")))),
             ("c/1#s", Some(code(Some("s")))),
             ("code=c%2F1&state=s", Some(code(Some("s")))),
             (" c/1\n", Some(code(None))),
             ("", None),
             ("two words", None),
             ("http://localhost:1455/auth/callback", None),
+            ("localhost:1455/auth/callback", None),
+            ("localhost:1455/auth/callback?session=1", None),
+            ("[::1]/cb#x", None),
         ] {
             assert_eq!(Answer::of_pasted(text), expected, "{text}");
         }
         assert_eq!(Answer::of_pasted(&"x".repeat(PASTED_BYTES_MAX + 1)), None);
-        let refused = Answer::of_pasted("http://h/cb?error=access_denied&error_description=no&state=s").unwrap();
-        assert!(matches!(&refused, Answer::Refused { error, .. } if error == "access_denied"));
-        assert_eq!(refused.state(), Some("s"));
+        for refused in
+            ["http://h/cb?error=access_denied&error_description=no&state=s", "h/cb?error=access_denied&state=s"]
+        {
+            let refused = Answer::of_pasted(refused).unwrap();
+            assert!(matches!(&refused, Answer::Refused { error, .. } if error == "access_denied"));
+            assert_eq!(refused.state(), Some("s"));
+        }
         assert!(!format!("{:?}", code(None)).contains("c/1"));
     }
 }
