@@ -93,6 +93,8 @@ pub trait ModelDirectory: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Refreshed, ModelError>>;
     /// All providers that are known or configured, by preference and name.
     fn providers(&self, env: &BTreeMap<String, String>) -> Vec<ListedProvider>;
+    /// Why no provider of this name can be declared; `None` when one can.
+    fn reserved(&self, name: &str) -> Option<String>;
     /// The packs of what this client can reach, and the user's own.
     fn packs(&self, env: &BTreeMap<String, String>) -> Vec<Pack>;
     /// Whether there is a way to a model; it is not tried.

@@ -85,7 +85,8 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
     }
 }
 
-fn of_model(error: &ModelError) -> Status {
+/// What a client is told about a model that can not be asked.
+pub(crate) fn of_model(error: &ModelError) -> Status {
     let reason = match error.kind {
         ModelErrorKind::UnknownModel => Reason::ModelUnknown,
         ModelErrorKind::Auth => Reason::ModelNoKey,

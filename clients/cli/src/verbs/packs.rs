@@ -92,15 +92,7 @@ pub(crate) async fn run(context: &Context, verb: PacksVerb) -> Outcome {
             Ok(0)
         }
         PacksVerb::Use { name, none: _ } => choose(context, &client, name).await,
-        PacksVerb::Create(args) => {
-            let pack = args.into_pack()?;
-            let name = pack.name.clone();
-            let response = client.create_pack(v1::CreatePackRequest { pack: Some(pack) }).await?;
-            show_message(context.form, "CreatePackResponse", &response, None, || {
-                sentence(&format!("{name} is made in {}; use it with: mcode packs use {name}", response.file))
-            })?;
-            Ok(0)
-        }
+        PacksVerb::Create(args) => create(context, &client, args.into_pack()?).await,
         PacksVerb::Set(args) => {
             let pack = args.into_pack()?;
             let name = pack.name.clone();
@@ -122,8 +114,25 @@ pub(crate) async fn run(context: &Context, verb: PacksVerb) -> Outcome {
     }
 }
 
+/// Makes a pack, and says how it is used.
+async fn create(context: &Context, client: &Client, pack: v1::Pack) -> Outcome {
+    let name = pack.name.clone();
+    let response = client.create_pack(v1::CreatePackRequest { pack: Some(pack) }).await?;
+    show_message(context.form, "CreatePackResponse", &response, None, || {
+        sentence(&format!("{name} is made in {}; use it with: mcode packs use {name}", response.file))
+    })?;
+    Ok(0)
+}
+
 impl PackArgs {
     fn into_pack(self) -> Result<v1::Pack, ClientError> {
+        for (what, given) in [("role", &self.roles), ("--think for", &self.thinking)] {
+            let repeated =
+                given.iter().enumerate().find(|(at, (role, _))| given[..*at].iter().any(|(one, _)| one == role));
+            if let Some((_, (role, _))) = repeated {
+                return Err(ClientError::usage(format!("the {what} {role} is given twice")).hint("give each role once"));
+            }
+        }
         let mut thinking: BTreeMap<String, String> = self.thinking.into_iter().collect();
         let mut roles = Vec::new();
         for (role, model) in self.roles {
@@ -257,11 +266,7 @@ async fn import(context: &Context, client: &Client, file: &Path, name: Option<St
         (_, None) => {}
     }
     for pack in packs {
-        let name = pack.name.clone();
-        let response = client.create_pack(v1::CreatePackRequest { pack: Some(pack) }).await?;
-        show_message(context.form, "CreatePackResponse", &response, None, || {
-            sentence(&format!("{name} is made in {}; use it with: mcode packs use {name}", response.file))
-        })?;
+        create(context, client, pack).await?;
     }
     Ok(0)
 }
@@ -333,5 +338,20 @@ mod tests {
         }
         assert!(of_json(&serde_json::json!({"name": "a"})).is_err());
         assert!(pair("builder=a/b").is_err() && pair("build").is_err());
+    }
+
+    #[test]
+    fn a_role_is_given_once() {
+        let given = |roles: &[&str], thinking: &[&str]| {
+            let pairs = |words: &[&str]| words.iter().map(|word| pair(word).unwrap()).collect();
+            PackArgs { name: "mine".into(), roles: pairs(roles), thinking: pairs(thinking) }.into_pack()
+        };
+        assert_eq!(given(&["build=a/b", "plan=a/b"], &["plan=high"]).unwrap().roles.len(), 2);
+        for (roles, thinking) in
+            [(&["build=a/b", "plan=a/b", "build=c/d"][..], &[][..]), (&["build=a/b"], &["build=high", "build=low"])]
+        {
+            let error = given(roles, thinking).unwrap_err();
+            assert!(error.exit_code() == 2 && error.message.contains("build is given twice"), "{error:?}");
+        }
     }
 }

@@ -57,6 +57,31 @@ fn a_mode_switch_takes_the_packs_model_and_a_thread_remembers_its_own_choice() {
 }
 
 #[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let stage = stage(Script::new());
+    let file = || std::fs::read_to_string(stage.daemon.home().join("config/config.toml")).unwrap();
+    let before = file();
+    for (words, code, said) in [
+        (&["packs", "create", "pair", "build=mine/build", "build=mine/plan"][..], 2, "build is given twice"),
+        (&["providers", "add", "demo", "--base-url", "http://127.0.0.1:9"], 2, "the scripted model"),
+        (&["providers", "add", "gemini", "--wire", "gemini", "--base-url", "http://127.0.0.1:9"], 2, "google"),
+        (&["models", "use", "anthropc/claude-sonnet-5"], 3, "did you mean 'anthropic'"),
+        (&["models", "use", "nobody-here/x"], 3, "There are anthropic"),
+        (&["models", "use", "demo/other"], 3, "demo/scripted"),
+    ] {
+        let output = stage.mcode(words);
+        assert!(output.code == code && output.stderr.contains(said), "{words:?}: {output:#?}");
+        assert!(output.stderr.contains("hint:"), "{words:?}: {output:#?}");
+    }
+    assert_eq!(file(), before);
+    // An id that nobody knows yet, of a provider without a key.
+    for model in ["openai/of-tomorrow", "mine/new"] {
+        stage.mcode(&["models", "use", model]).ok();
+        assert!(file().contains(&format!("model = \"{model}\"")), "{}", file());
+    }
+}
+
+#[test]
 fn packs_are_made_changed_passed_on_and_deleted() {
     let stage = stage(Script::new());
     let file = || std::fs::read_to_string(stage.daemon.home().join("config/config.toml")).unwrap();

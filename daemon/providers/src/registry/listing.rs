@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
-use mcode_models::{CatalogueState, FoundServer, ListedProvider, ModelDirectory, ModelError, Pack, Refreshed};
+use mcode_models::{CatalogueState, FoundServer, ListedProvider, ModelDirectory, ModelError, Pack, Refreshed, Wire};
 
 use super::Registry;
 use super::login::Stored;
 use super::seat::Seat;
+use crate::auth::data;
 use crate::http;
 use crate::known::{self, KNOWN};
 use crate::scan;
@@ -63,6 +64,14 @@ impl ModelDirectory for Registry {
             row
         });
         listed.collect()
+    }
+
+    fn reserved(&self, name: &str) -> Option<String> {
+        if known::find(name).is_some_and(|known| known.wire == Wire::Scripted) {
+            return Some(format!("'{name}' is the scripted model that is part of mcode"));
+        }
+        let meant = data::provider_of(name);
+        (meant != name).then(|| format!("'{name}' is another word for {meant} where one logs in"))
     }
 
     fn packs(&self, env: &BTreeMap<String, String>) -> Vec<Pack> {

@@ -3,6 +3,8 @@
 mod packs;
 mod providers;
 
+use std::collections::BTreeMap;
+
 use mcode_models::{CatalogueState, ListedModel, ModelError, ModelErrorKind, ModelRef, Role, Wishes};
 use mcode_proto::reasons::Reason;
 use mcode_proto::v1;
@@ -10,7 +12,7 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::convert::value::time;
 use crate::services::{Services, login};
-use crate::status::{bad_field, refuse};
+use crate::status::{bad_field, of_model, refuse};
 use crate::{ConfigChange, paging, request};
 
 /// Longest address of a catalogue, in bytes.
@@ -49,6 +51,11 @@ impl v1::model_service_server::ModelService for Services {
         self.for_people(&request, "choosing the model").await?;
         let request = request.into_inner();
         let model = model_name("model", &request.model)?;
+        // Its key may be missing yet, and its id be new; but nobody can ask a provider that is not there.
+        let resolved = self.deps.threads.deps().models.resolve(&model, &BTreeMap::new());
+        if let Some(error) = resolved.err().filter(|error| error.kind == ModelErrorKind::UnknownModel) {
+            return Err(of_model(&error));
+        }
         let key = match request::mode(&request.mode)? {
             None => "model".to_owned(),
             Some(mode) => format!("modes.{}.model", mode.as_str()),

@@ -1,6 +1,6 @@
 //! Packs: listed, made, changed, removed, chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcode_events::run::ThinkingLevel;
 use mcode_models::{Pack, Role, Wishes};
@@ -81,7 +81,11 @@ impl Services {
             ));
         }
         let mut changes = Vec::new();
+        let mut seen = BTreeSet::new();
         for given in &pack.roles {
+            if !seen.insert(given.role.as_str()) {
+                return Err(bad_field("pack.roles", format!("{} is given twice", given.role)));
+            }
             let role = Role::named(&given.role).ok_or_else(|| {
                 let names = Role::ALL.map(Role::as_str).join(", ");
                 bad_field("pack.roles", format!("'{}' is none of {names}", given.role))

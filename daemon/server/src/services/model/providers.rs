@@ -44,6 +44,9 @@ impl Services {
 
     pub(super) async fn added(&self, request: v1::AddProviderRequest) -> Result<v1::AddProviderResponse, Status> {
         let name = plain_name("provider", &request.provider)?;
+        if let Some(why) = self.deps.models.reserved(&name) {
+            return Err(bad_field("provider", format!("{why}; choose another name")));
+        }
         let listed = self.deps.models.providers(&std::collections::BTreeMap::new());
         let there = listed.into_iter().find(|row| row.name == name);
         if there.as_ref().is_some_and(|row| row.configured) {
