@@ -111,8 +111,10 @@ reasons! {
     LoginTimedOut, "LOGIN_TIMED_OUT", 5, "begin anew with: mcode login PROVIDER";
     /// The user or the provider refused the login.
     LoginDenied, "LOGIN_DENIED", 5, "begin anew with: mcode login PROVIDER";
-    /// The login was cancelled.
+    /// The login was cancelled, or another one of the same provider was begun.
     LoginCancelled, "LOGIN_CANCELLED", 5, "begin anew with: mcode login PROVIDER";
+    /// The daemon ended while the login was at work.
+    LoginCut, "LOGIN_CUT", 6, "begin anew with: mcode login PROVIDER";
     /// The code belongs to another login.
     LoginWrongState, "LOGIN_WRONG_STATE", 5, "open the address that was shown last, and paste what it leads to";
     /// The provider's issuer failed, or gave no login.

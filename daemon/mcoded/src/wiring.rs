@@ -50,13 +50,7 @@ pub(crate) async fn serve(
 ) -> anyhow::Result<()> {
     mcode_providers::install_crypto();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let about = About {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: clock.now(),
-        database: dirs.database(),
-        log_file: dirs.log_file(),
-        executable: mcode_env::process::current_exe().unwrap_or_default(),
-    };
+    let about = about(dirs, clock.as_ref());
     if let Err(error) = mcode_sandbox::adopt_orphans() {
         tracing::warn!(%error, "what commands leave behind without their host can not be taken in");
     }
@@ -95,6 +89,7 @@ pub(crate) async fn serve(
             }
             () = accepting.cancelled() => {}
         }
+        auth.end_logins();
         threads.shut_down().await;
         streams.cancel();
         tokio::time::sleep(DRAIN_MAX).await;
@@ -110,6 +105,17 @@ pub(crate) async fn serve(
     orphans.abort();
     drop(held);
     served.map_err(Into::into)
+}
+
+/// What the daemon tells about itself.
+fn about(dirs: &Dirs, clock: &dyn Clock) -> About {
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: clock.now(),
+        database: dirs.database(),
+        log_file: dirs.log_file(),
+        executable: mcode_env::process::current_exe().unwrap_or_default(),
+    }
 }
 
 /// The models, with the catalogue that was fetched last.

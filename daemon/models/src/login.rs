@@ -26,17 +26,12 @@ pub struct GivenKey {
 /// Gives a key when a request is about to be sent.
 pub trait GiveKey: Send + Sync {
     /// The key. `refused` is one that the server did not take a moment ago: a fresh one is given in its place, or the
-    /// same again when there is none. `network_env` is how the client reaches servers; whoever asks has chosen it, so what
-    /// outlives the request is not sent that way.
+    /// same again when there is none. It is not fetched as the client that asks reaches servers: that may be a tool call.
     ///
     /// # Errors
     /// [`crate::ModelErrorKind::LoginExpired`], [`crate::ModelErrorKind::LoginRevoked`] or
     /// [`crate::ModelErrorKind::Auth`] when there is no key to be had; `Transport` or `Server` when trying again may help.
-    fn give<'a>(
-        &'a self,
-        refused: Option<&'a Secret>,
-        network_env: &'a BTreeMap<String, String>,
-    ) -> BoxFuture<'a, Result<GivenKey, ModelError>>;
+    fn give<'a>(&'a self, refused: Option<&'a Secret>) -> BoxFuture<'a, Result<GivenKey, ModelError>>;
 }
 
 /// Where the key of a request comes from when it is sent. Two are equal when they stand for the same.
@@ -63,12 +58,8 @@ impl KeySource {
     ///
     /// # Errors
     /// As [`GiveKey::give`].
-    pub async fn give(
-        &self,
-        refused: Option<&Secret>,
-        network_env: &BTreeMap<String, String>,
-    ) -> Result<GivenKey, ModelError> {
-        self.giver.give(refused, network_env).await
+    pub async fn give(&self, refused: Option<&Secret>) -> Result<GivenKey, ModelError> {
+        self.giver.give(refused).await
     }
 }
 
@@ -210,8 +201,10 @@ pub enum LoginErrorKind {
     Expired,
     /// The user or the provider said no.
     Denied,
-    /// Somebody cancelled it.
+    /// Somebody cancelled it, or began another one in its place.
     Cancelled,
+    /// The daemon ends, and the login with it.
+    Cut,
     /// The answer belongs to another login.
     WrongState,
     /// The provider failed, or refused the exchange.

@@ -323,7 +323,7 @@ fn shorten(text: &str) -> String {
 }
 
 /// The words of an HTML error page, or the text as it is.
-fn plain_text(body: &str) -> String {
+pub(crate) fn plain_text(body: &str) -> String {
     if !body.trim_start().starts_with('<') {
         return body.to_owned();
     }

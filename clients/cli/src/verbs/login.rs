@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal};
 
 use clap::Args;
 use mcode_client::{Client, ClientError, ErrorKind, v1};
+use mcode_proto::reasons::Reason;
 use mcode_text::{sanitize, sanitize_line};
 use prost_types::Duration;
 
@@ -85,7 +86,7 @@ pub(crate) async fn run(context: &Context, args: LoginArgs) -> Outcome {
         return Ok(0);
     }
     tell_what_to_do(context, &args, &started)?;
-    let done = wait(&client, &started, &mut interrupts).await?;
+    let done = wait(&client, &provider, &started, &mut interrupts).await?;
     show_message(context.form, "CompleteLoginResponse", &done, None, || {
         done.login.as_ref().map(stored).unwrap_or_default()
     })?;
@@ -213,6 +214,7 @@ fn piped_line() -> String {
 /// Waits for the end of a login; Ctrl+C and a code that can not be had cancel it.
 async fn wait(
     client: &Client,
+    provider: &str,
     started: &v1::StartLoginResponse,
     interrupts: &mut Interrupts,
 ) -> Result<v1::CompleteLoginResponse, Failure> {
@@ -256,10 +258,20 @@ async fn wait(
                 if is_about_the_code(&error) {
                     drop(cancel().await);
                 }
-                return Err(error.into());
+                return Err(cut(error, provider).into());
             }
         }
     }
+}
+
+/// A daemon that does not know a login that we have begun is another one than that which began it.
+fn cut(error: ClientError, provider: &str) -> ClientError {
+    if error.reason != Reason::LoginNotFound.as_str() {
+        return error;
+    }
+    let message = format!("the login to '{provider}' was cut by a restart of the daemon");
+    ClientError::new(ErrorKind::Daemon, Reason::LoginCut.as_str(), message)
+        .hint(format!("run it again: mcode login {provider}"))
 }
 
 /// Whether the login goes on in spite of this error.
@@ -346,6 +358,17 @@ mod tests {
     fn what_is_stored_is_said_in_a_sentence() {
         assert_eq!(stored(&login("login", "a@b.c")), "logged in to example as a@b.c, kept in the system's keyring");
         assert_eq!(stored(&login("key", "")), "the key of example is kept in the system's keyring");
+    }
+
+    #[test]
+    fn a_login_that_the_next_daemon_does_not_know_was_cut() {
+        let unknown = ClientError::new(ErrorKind::User, "LOGIN_NOT_FOUND", "no login 'login_0123' is at work");
+        let told = cut(unknown, "example");
+        assert_eq!((told.exit_code(), told.reason.as_str()), (6, "LOGIN_CUT"));
+        assert!(told.message.contains("cut by a restart of the daemon") && !told.message.contains("login_0123"));
+        assert_eq!(told.hint.as_deref(), Some("run it again: mcode login example"));
+        let denied = ClientError::new(ErrorKind::Model, "LOGIN_DENIED", "no");
+        assert_eq!(cut(denied.clone(), "example"), denied);
     }
 
     #[test]

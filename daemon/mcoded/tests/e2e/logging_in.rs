@@ -256,6 +256,27 @@ fn ctrl_c_cancels_the_login_and_everybody_else_who_waits_is_told() {
 }
 
 #[test]
+fn a_login_that_is_cut_by_the_end_of_the_daemon_or_by_another_one_says_so() {
+    let mut lobby = Lobby::new();
+    // Asked over, as by a person who has lost the first window.
+    let (first, second) =
+        (Begun::new(&lobby.stage, &["login", "example"]), Begun::new(&lobby.stage, &["login", "example"]));
+    let output = first.end();
+    assert!(output.code == 5 && output.stderr.contains("another login to 'example' was begun"), "{output:#?}");
+    lobby.stage.daemon.restart();
+    let output = second.end();
+    assert!(output.code == 6 && output.stderr.contains("was cut: the daemon ends"), "{output:#?}");
+    assert!(output.stderr.contains("mcode login example") && !output.stderr.contains("login_"), "{output:#?}");
+    // One that dies says nothing; the next one does not know the login.
+    let third = Begun::new(&lobby.stage, &["login", "example"]);
+    lobby.stage.daemon.kill9();
+    let output = third.end();
+    assert!(output.code == 6 && output.stderr.contains("cut by a restart of the daemon"), "{output:#?}");
+    assert!(output.stderr.contains("mcode login example") && !output.stderr.contains("login_"), "{output:#?}");
+    lobby.stage.mcode(&["daemon", "stop"]).ok();
+}
+
+#[test]
 fn a_tool_call_can_not_log_in_or_out() {
     let lobby = Lobby::answering(|request| match request.tool_results().last() {
         None => Reply::tool_calls([("shell", json!({"command": "sh try.sh"}))]),

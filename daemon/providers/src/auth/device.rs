@@ -52,12 +52,13 @@ pub(crate) async fn begin(client: &Client, data: &LoginData) -> Result<Begun, Re
             let scope = data.scopes.join(" ");
             let fields: &[(&str, &str)] = if scope.is_empty() { &[] } else { &[("scope", &scope)] };
             let answer = token::ask(client, data, url, fields).await?;
-            begun(&answer, "device_code", None)
+            begun(&answer, url, "device_code", None)
         }
         DeviceDialect::ChatGpt => {
             let body = json!({"client_id": data.client_id});
             let answer = token::answer(client.post(url).json(&body), &[]).await.map_err(|refused| match refused {
-                Refused::Said { status: 404, .. } => Refused::Said {
+                Refused::Said { status: 404, host, .. } => Refused::Said {
+                    host,
                     code: "not_enabled".to_owned(),
                     words: "logging in with a code is not turned on for this account".to_owned(),
                     interval: None,
@@ -65,14 +66,14 @@ pub(crate) async fn begin(client: &Client, data: &LoginData) -> Result<Begun, Re
                 },
                 other => other,
             })?;
-            begun(&answer, "device_auth_id", origin(url).map(|origin| format!("{origin}/codex/device")))
+            begun(&answer, url, "device_auth_id", origin(url).map(|origin| format!("{origin}/codex/device")))
         }
     }
 }
 
-fn begun(answer: &Value, device_code: &str, shown_at: Option<String>) -> Result<Begun, Refused> {
+fn begun(answer: &Value, asked: &str, device_code: &str, shown_at: Option<String>) -> Result<Begun, Refused> {
     let text = |name: &str| answer.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let missing = |what: &str| Refused::Unreachable(format!("the issuer's answer holds no {what}"));
+    let missing = |what: &str| Refused::Unreachable(format!("the answer of {} holds no {what}", token::host_of(asked)));
     let user_code = text("user_code").or_else(|| text("usercode")).ok_or_else(|| missing("code to type in"))?;
     let given =
         text("verification_uri_complete").or_else(|| text("verification_uri")).or_else(|| text("verification_url"));
@@ -135,7 +136,7 @@ async fn poll(client: &Client, data: &LoginData, begun: &Begun, now_ms: i64) -> 
                 ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
                 ("device_code", begun.device_code.expose()),
             ];
-            token::grant(&token::ask(client, data, &data.token_url, &fields).await?, now_ms)
+            token::grant(&token::ask(client, data, &data.token_url, &fields).await?, &data.token_url, now_ms)
         }
         DeviceDialect::ChatGpt => {
             let url = data.device_url.as_deref().unwrap_or_default();
@@ -145,9 +146,9 @@ async fn poll(client: &Client, data: &LoginData, begun: &Begun, now_ms: i64) -> 
             let answer = token::answer(client.post(poll_url).json(&body), &hidden).await?;
             let text = |name: &str| {
                 let found = answer.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-                found
-                    .map(Secret::new)
-                    .ok_or_else(|| Refused::Unreachable(format!("the issuer's answer holds no {name}")))
+                found.map(Secret::new).ok_or_else(|| {
+                    Refused::Unreachable(format!("the answer of {} holds no {name}", token::host_of(url)))
+                })
             };
             let (code, verifier) = (text("authorization_code")?, text("code_verifier")?);
             let back = origin(url).map(|origin| format!("{origin}/deviceauth/callback")).unwrap_or_default();
@@ -170,7 +171,7 @@ mod tests {
         for (given, interval) in
             [(json!(7), 7), (json!("5"), 5), (json!(null), INTERVAL), (json!(0), 1), (json!(9_999), INTERVAL_MAX)]
         {
-            assert_eq!(begun(&answer(given), "device_code", None).unwrap().interval, interval);
+            assert_eq!(begun(&answer(given), "https://h", "device_code", None).unwrap().interval, interval);
         }
         assert_eq!((slower(5, None), slower(5, Some(9)), slower(5, Some(1)), slower(58, None)), (10, 9, 5, 60));
     }
@@ -183,13 +184,14 @@ mod tests {
             json!({"device_code": "d", "user_code": "U"}),
             json!({"device_code": "d", "user_code": "U", "verification_uri": "file:///etc/passwd"}),
         ] {
-            assert!(begun(&answer, "device_code", None).is_err(), "{answer}");
+            assert!(begun(&answer, "https://h", "device_code", None).is_err(), "{answer}");
         }
         assert!(
             !format!(
                 "{:?}",
                 begun(
                     &json!({"device_code": "SECRET", "user_code": "U", "verification_uri": "https://h"}),
+                    "https://h",
                     "device_code",
                     None
                 )

@@ -4,7 +4,8 @@
 //! may come and go. Its end is a value that stays for a while, for those who ask late.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mcode_env::{IdGen as _, SystemIds};
@@ -36,6 +37,37 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 type End = Result<StoredLogin, LoginError>;
 
+/// Who ended a login from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Whoever logs in.
+    User,
+    /// Somebody who has begun another login of the same provider.
+    Newer,
+    /// The end of the daemon.
+    Daemon,
+}
+
+/// Ends a login from outside; the first cause counts.
+#[derive(Debug, Clone, Default)]
+struct Ending {
+    cancel: CancellationToken,
+    cause: Arc<OnceLock<Cause>>,
+}
+
+impl Ending {
+    fn end(&self, cause: Cause) {
+        self.cause.get_or_init(|| cause);
+        self.cancel.cancel();
+    }
+
+    /// Waits until somebody ends it.
+    async fn ended(&self) -> Cause {
+        self.cancel.cancelled().await;
+        self.cause.get().copied().unwrap_or(Cause::User)
+    }
+}
+
 #[derive(Clone)]
 struct One {
     id: String,
@@ -44,7 +76,7 @@ struct One {
     takes_code: bool,
     ends: watch::Receiver<Option<End>>,
     codes: mpsc::Sender<Answer>,
-    cancel: CancellationToken,
+    ending: Ending,
 }
 
 impl One {
@@ -58,9 +90,18 @@ impl One {
 #[derive(Default)]
 pub(super) struct AtWork {
     logins: Mutex<VecDeque<One>>,
+    /// The daemon ends: no login begins any more.
+    closed: AtomicBool,
 }
 
 impl AtWork {
+    /// Ends all of them, since the daemon ends; those who wait are told so.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        logins.iter().for_each(|one| one.ending.end(Cause::Daemon));
+    }
+
     fn find(&self, id: &str) -> Option<One> {
         let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         logins.iter().find(|one| one.id == id).cloned()
@@ -69,6 +110,10 @@ impl AtWork {
     /// Takes one in; those that ended long ago make room.
     fn add(&self, one: One) -> Result<(), LoginError> {
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked behind the lock, so that none begins after `close` has looked who there is.
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(cut(&one.provider));
+        }
         if logins.iter().filter(|one| !one.is_over()).count() >= AT_WORK_MAX {
             return Err(too_many());
         }
@@ -94,7 +139,7 @@ impl AtWork {
             logins.iter().filter(|one| one.provider == provider && !one.is_over()).cloned().collect()
         };
         for mut one in earlier {
-            one.cancel.cancel();
+            one.ending.end(Cause::Newer);
             // One that does not let go in time keeps its port; the next one is tried then.
             let _late = tokio::time::timeout(LET_GO_WAIT, one.ends.wait_for(Option::is_some)).await;
         }
@@ -103,7 +148,7 @@ impl AtWork {
     /// Ends one; false when none of this id is at work.
     pub(super) fn cancel(&self, id: &str) -> bool {
         let Some(one) = self.find(id).filter(|one| !one.is_over()) else { return false };
-        one.cancel.cancel();
+        one.ending.end(Cause::User);
         true
     }
 
@@ -128,6 +173,12 @@ impl AtWork {
             Ok(Err(_)) => Err(LoginError::new(LoginErrorKind::Provider, "the login broke off by a fault of mcode")),
         }
     }
+}
+
+/// The end of a login that ends with the daemon.
+fn cut(provider: &str) -> LoginError {
+    LoginError::new(LoginErrorKind::Cut, format!("the login to '{provider}' was cut: the daemon ends"))
+        .with_hint(format!("Begin anew with: mcode login {provider}"))
 }
 
 /// A pasted code on its way to its login.
@@ -204,13 +255,13 @@ impl Desk {
             takes_code: matches!(way, Way::Browser { .. }),
             ends,
             codes,
-            cancel: CancellationToken::new(),
+            ending: Ending::default(),
         };
-        let (login_id, cancel) = (one.id.clone(), one.cancel.clone());
+        let (login_id, ending) = (one.id.clone(), one.ending.clone());
         at_work.add(one)?;
         let expires_at_ms = self.keeper().now_ms() + i64::try_from(lasts.as_millis()).unwrap_or_default();
         tokio::spawn(async move {
-            let outcome = task.work(way, given, cancel, lasts).await;
+            let outcome = task.work(way, given, ending, lasts).await;
             // Nobody may be waiting.
             end.send_replace(Some(outcome));
         });
@@ -279,13 +330,11 @@ impl Task {
     }
 
     /// Waits for what the user does, and stores what comes of it.
-    async fn work(&self, way: Way, codes: mpsc::Receiver<Answer>, cancel: CancellationToken, lasts: Duration) -> End {
+    async fn work(&self, way: Way, codes: mpsc::Receiver<Answer>, ending: Ending, lasts: Duration) -> End {
         let provider = &self.data.provider;
         let granted = tokio::select! {
             biased;
-            () = cancel.cancelled() => {
-                Err(LoginError::new(LoginErrorKind::Cancelled, format!("the login to '{provider}' was cancelled")))
-            }
+            cause = ending.ended() => Err(self.called_off(cause)),
             granted = self.granted(way, codes) => granted,
             () = tokio::time::sleep(lasts) => Err(self.expired()),
         };
@@ -331,9 +380,9 @@ impl Task {
                 match answer {
                     Answer::Refused { error, .. } if error == "access_denied" => Err(self.denied()),
                     Answer::Refused { error, description, .. } => {
+                        let host = token::host_of(self.data.authorize_url.as_deref().unwrap_or_default());
                         let (code, words) = (token::cleaned(&error, &[]), token::cleaned(&description, &[]));
-                        let said = Refused::Said { code, words, interval: None, status: 400 };
-                        Err(self.refused(&said))
+                        Err(self.refused(&Refused::Said { host, code, words, interval: None, status: 400 }))
                     }
                     Answer::Code { code, .. } => {
                         let now = keeper.now_ms();
@@ -343,6 +392,17 @@ impl Task {
                     }
                 }
             }
+        }
+    }
+
+    fn called_off(&self, cause: Cause) -> LoginError {
+        let provider = &self.data.provider;
+        let cancelled = |message: String| LoginError::new(LoginErrorKind::Cancelled, message);
+        match cause {
+            Cause::User => cancelled(format!("the login to '{provider}' was cancelled")),
+            Cause::Newer => cancelled(format!("another login to '{provider}' was begun, which ended this one"))
+                .with_hint("Go on where that one was begun: of each provider one login is at work at a time."),
+            Cause::Daemon => cut(provider),
         }
     }
 
@@ -361,35 +421,10 @@ impl Task {
     }
 
     fn refused(&self, refused: &Refused) -> LoginError {
-        let words = mcode_text::sanitize_line(&refused.told()).into_owned();
-        fault(&format!("the issuer of '{}' gives no login", self.data.provider), &words).with_hint(self.again())
+        let provider = &self.data.provider;
+        fault(&format!("the issuer of '{provider}' gives no login"), &refused.told()).with_hint(refused.hint(provider))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_login_whose_task_broke_off_makes_room_for_others() {
-        let at_work = AtWork::default();
-        for number in 0..AT_WORK_MAX {
-            let (end, ends) = watch::channel(None);
-            let one = One {
-                id: format!("login_{number}"),
-                provider: "p".into(),
-                state: "s".into(),
-                takes_code: true,
-                ends,
-                codes: mpsc::channel(1).0,
-                cancel: CancellationToken::new(),
-            };
-            at_work.add(one).unwrap();
-            drop(end);
-        }
-        at_work.check().unwrap();
-        assert!(!at_work.cancel("login_0"));
-        let error = at_work.complete("login_0", Some(Secret::new("c")), WAIT_MAX).await.unwrap_err();
-        assert!(error.message.contains("broke off"), "{error:?}");
-    }
-}
+mod tests;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use mcode_models::Secret;
-use reqwest::header::{ACCEPT, HeaderValue};
-use reqwest::{Client, RequestBuilder};
+use reqwest::header::{ACCEPT, HeaderValue, LOCATION};
+use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::configured::KEY_BYTES_MAX;
 use super::data::LoginData;
 use super::jwt::Claims;
+use crate::failure::{plain_text, redact};
 use crate::http;
 
 /// How long an issuer may take for one answer.
@@ -20,6 +21,8 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 256 * 1024;
 const SPAN_SECONDS_MAX: i64 = 100 * 365 * 24 * 3600;
 /// Longest text of an issuer that is told, in characters.
 const WORDS_MAX: usize = 300;
+/// Most of a body that is no JSON is looked at for words, in bytes.
+const PAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// What an issuer gave.
 #[derive(Debug, Clone)]
@@ -37,6 +40,8 @@ pub(crate) struct Grant {
 pub(crate) enum Refused {
     /// It says no, in its own word (`invalid_grant`, `slow_down`, …).
     Said {
+        /// Who says so: host and port.
+        host: String,
         /// The word; the status where it has none.
         code: String,
         /// Its words for people, without secrets.
@@ -51,12 +56,52 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// In words, for people.
+    /// In words, for people: who said it, and what.
     pub(crate) fn told(&self) -> String {
         match self {
-            Self::Said { code, words, .. } if words.is_empty() => code.clone(),
-            Self::Said { code, words, .. } => format!("{words} ({code})"),
+            Self::Said { host, code, words, .. } if words.is_empty() => format!("{host} answers with {code}"),
+            Self::Said { host, code, words, status, .. } if *code == bare(*status) => {
+                format!("{host} answers with {code}: {words}")
+            }
+            Self::Said { host, code, words, .. } => format!("{host} says: {words} ({code})"),
             Self::Unreachable(words) => words.clone(),
+        }
+    }
+
+    /// What to do about it where nothing more is known of the login.
+    pub(crate) fn hint(&self, provider: &str) -> String {
+        let section = format!("[login.{provider}] of config.toml");
+        let again = format!("mcode login {provider}");
+        match self {
+            Self::Unreachable(words) if words.contains("certificate") => {
+                format!("If a private authority signs it, set SSL_CERT_FILE to its certificate, then: {again}")
+            }
+            Self::Unreachable(_) => format!("Check the network and the proxy (HTTPS_PROXY), then try again: {again}"),
+            Self::Said { .. } if self.is_passing() => format!("Wait until the issuer is in order, then: {again}"),
+            Self::Said { code, status, .. } => match code.as_str() {
+                "invalid_client" | "unauthorized_client" => {
+                    format!("Check client_id and client_secret under {section}, then: {again}")
+                }
+                "invalid_scope" => format!("Check scopes under {section}, then: {again}"),
+                "redirect_uri_mismatch" | "invalid_redirect_uri" => {
+                    format!("Have the client take the redirect that is under {section}, then: {again}")
+                }
+                "unsupported_grant_type" | "unsupported_response_type" => {
+                    format!("Try another way; what there is says: {again} --help")
+                }
+                code if code == bare(*status) => {
+                    format!("Check that the addresses under {section} are those of the issuer, then: {again}")
+                }
+                _ => format!("Begin anew with: {again}"),
+            },
+        }
+    }
+
+    /// The status that came with a refusal.
+    pub(crate) const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Said { status, .. } => Some(*status),
+            Self::Unreachable(_) => None,
         }
     }
 
@@ -67,6 +112,16 @@ impl Refused {
             Self::Said { status, .. } => *status >= 500 || *status == 429 || *status == 408,
         }
     }
+}
+
+/// What stands for the word of an issuer that gives none.
+fn bare(status: u16) -> String {
+    format!("status {status}")
+}
+
+/// Host and port of an address, for people.
+pub(crate) fn host_of(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| "the issuer".to_owned(), |url| http::host(&url))
 }
 
 /// Exchanges a code.
@@ -85,14 +140,14 @@ pub(crate) async fn exchange(
         ("code_verifier", verifier.expose()),
     ];
     let answer = ask(client, data, &data.token_url, &fields).await?;
-    grant(&answer, now_ms)
+    grant(&answer, &data.token_url, now_ms)
 }
 
 /// Exchanges a refresh token.
 pub(crate) async fn refresh(client: &Client, data: &LoginData, token: &Secret, now_ms: i64) -> Result<Grant, Refused> {
     let fields = [("grant_type", "refresh_token"), ("refresh_token", token.expose())];
     let answer = ask(client, data, &data.token_url, &fields).await?;
-    grant(&answer, now_ms)
+    grant(&answer, &data.token_url, now_ms)
 }
 
 /// Posts a form with who asks, and gives the answer as JSON.
@@ -126,32 +181,43 @@ fn hidden(data: &LoginData, fields: &[(&str, &str)]) -> Vec<String> {
 
 /// Sends a request and reads its answer, both bounded.
 pub(crate) async fn answer(request: RequestBuilder, hidden: &[String]) -> Result<Value, Refused> {
+    let (client, request) = request.header(ACCEPT, HeaderValue::from_static("application/json")).build_split();
+    let request = request.map_err(|error| {
+        Refused::Unreachable(format!("the issuer can not be asked: {}", mcode_text::chain(&error.without_url())))
+    })?;
+    let host = http::host(request.url());
     let asking = async {
-        let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
-        let mut response = request.send().await.map_err(|error| {
-            let host = error.url().map_or_else(|| "the issuer".to_owned(), http::host);
-            Refused::Unreachable(http::transport(&error.without_url(), &host).message)
-        })?;
+        let sending = client.execute(request).await;
+        let mut response =
+            sending.map_err(|error| Refused::Unreachable(http::transport(&error.without_url(), &host).message))?;
         let status = response.status().as_u16();
+        let leads_to = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
+        let leads_to = leads_to.and_then(|to| to.to_str().ok()).map(http::without_secrets);
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
                 Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_BYTES_MAX => body.extend_from_slice(&chunk),
                 Ok(None) => break,
-                Ok(Some(_)) => return Err(Refused::Unreachable("the issuer's answer is too large".to_owned())),
-                Err(_) => return Err(Refused::Unreachable("the issuer broke the connection".to_owned())),
+                Ok(Some(_)) => return Err(Refused::Unreachable(format!("the answer of {host} is too large"))),
+                Err(_) => return Err(Refused::Unreachable(format!("{host} broke the connection"))),
             }
         }
-        judged(status, &body, hidden)
+        judged(&host, status, &body, hidden).map_err(|refused| match (refused, leads_to) {
+            (Refused::Said { host, code, interval, status, .. }, Some(to)) => {
+                let words = cleaned(&format!("it leads to {to}, where no login is sent"), hidden);
+                Refused::Said { host, code, words, interval, status }
+            }
+            (refused, _) => refused,
+        })
     };
     match tokio::time::timeout(ANSWER_WAIT, asking).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Refused::Unreachable(format!("no answer from the issuer for {} s", ANSWER_WAIT.as_secs()))),
+        Err(_) => Err(Refused::Unreachable(format!("no answer from {host} for {} s", ANSWER_WAIT.as_secs()))),
     }
 }
 
-/// Errors come with status 200 too; what is not JSON is told by its status.
-fn judged(status: u16, body: &[u8], hidden: &[String]) -> Result<Value, Refused> {
+/// Errors come with status 200 too; what is not JSON is told by its status and its first words.
+fn judged(host: &str, status: u16, body: &[u8], hidden: &[String]) -> Result<Value, Refused> {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let error = value.as_ref().and_then(|value| value.get("error"));
     let code = error.and_then(|error| match error {
@@ -169,23 +235,38 @@ fn judged(status: u16, body: &[u8], hidden: &[String]) -> Result<Value, Refused>
         let inner = error.and_then(|error| error.get("message"));
         value.get("error_description").or(inner).or_else(|| value.get("message"))?.as_str().map(str::to_owned)
     });
+    let words = words.or_else(|| value.is_none().then(|| page_words(body)));
     let interval = value.as_ref().and_then(|value| whole(value.get("interval")?));
     Err(Refused::Said {
-        code: cleaned(&code.unwrap_or_else(|| format!("status {status}")), hidden),
+        host: host.to_owned(),
+        code: cleaned(&code.unwrap_or_else(|| bare(status)), hidden),
         words: cleaned(&words.unwrap_or_default(), hidden),
         interval: interval.and_then(|seconds| u64::try_from(seconds).ok()),
         status,
     })
 }
 
-/// An issuer's words: short, in one line, without what is secret.
+/// What a body says that is no JSON: the title of a page, else its first words.
+fn page_words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(PAGE_BYTES_MAX)]);
+    let lower = text.to_ascii_lowercase();
+    let title = lower.find("<title").and_then(|start| {
+        let from = start + lower[start..].find('>')? + 1;
+        let to = from + lower[from..].find("</title")?;
+        Some(text[from..to].to_owned())
+    });
+    title.filter(|title| !title.trim().is_empty()).unwrap_or_else(|| plain_text(&text))
+}
+
+/// An issuer's words: short, in one line, without what is secret or moves a terminal.
 pub(crate) fn cleaned(text: &str, hidden: &[String]) -> String {
     let mut text = text.to_owned();
     for secret in hidden.iter().filter(|secret| secret.len() >= 4) {
         text = text.replace(secret.as_str(), "***");
     }
-    let text: String = crate::failure::redact(&text, None).chars().take(WORDS_MAX).collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text: String = redact(&text, None).chars().take(WORDS_MAX).collect();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    mcode_text::sanitize_line(&text).into_owned()
 }
 
 /// A number, or a number in quotes.
@@ -198,15 +279,16 @@ pub(crate) fn whole(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads the answer of a token endpoint.
-pub(crate) fn grant(answer: &Value, now_ms: i64) -> Result<Grant, Refused> {
+/// Reads the answer of the token endpoint at `url`.
+pub(crate) fn grant(answer: &Value, url: &str, now_ms: i64) -> Result<Grant, Refused> {
     let text = |name: &str| answer.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let access = text("access_token")
         .filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()))
-        .ok_or_else(|| Refused::Unreachable("the issuer's answer holds no access token".to_owned()))?;
+        .ok_or_else(|| Refused::Unreachable(format!("the answer of {} holds no access token", host_of(url))))?;
     let refresh = text("refresh_token");
     if access.len().max(refresh.map_or(0, str::len)) > KEY_BYTES_MAX {
-        return Err(Refused::Unreachable(format!("a token of the issuer is longer than {KEY_BYTES_MAX} bytes")));
+        let message = format!("a token of {} is longer than {KEY_BYTES_MAX} bytes", host_of(url));
+        return Err(Refused::Unreachable(message));
     }
     let claims = Claims::of(text("id_token").unwrap_or_default()).or(Claims::of(access));
     let span = answer.get("expires_in").and_then(whole).filter(|seconds| (1..SPAN_SECONDS_MAX).contains(seconds));
@@ -222,9 +304,11 @@ mod tests {
 
     use super::*;
 
+    const URL: &str = "https://id.example.org/token?x=y";
+
     #[test]
     fn lenient_answers_are_read() {
-        let read = |answer: Value| grant(&answer, 1_000).unwrap();
+        let read = |answer: Value| grant(&answer, URL, 1_000).unwrap();
         let bare = read(json!({"access_token": "a"}));
         assert_eq!((bare.access.expose(), bare.refresh, bare.expires_at_ms), ("a", None, None));
         for span in [json!(60), json!("60"), json!(60.5)] {
@@ -243,34 +327,61 @@ mod tests {
             json!({"access_token": longer}),
             json!({"access_token": "a", "refresh_token": longer}),
         ] {
-            assert!(matches!(grant(&answer, 0), Err(Refused::Unreachable(_))), "{answer}");
+            let refused = grant(&answer, URL, 0).unwrap_err();
+            assert!(matches!(&refused, Refused::Unreachable(words) if words.contains("id.example.org")), "{answer}");
         }
     }
 
     #[test]
     fn refusals_are_read_in_every_form_and_hold_no_secret() {
         let hidden = vec!["the-refresh-token".to_owned()];
-        let said = |status: u16, body: &str| match judged(status, body.as_bytes(), &hidden) {
-            Err(Refused::Said { code, words, .. }) => (code, words),
-            other => panic!("{other:?}"),
-        };
-        for (status, body, code, words) in [
+        let said = |status: u16, body: &str| judged("h:1", status, body.as_bytes(), &hidden).unwrap_err().told();
+        for (status, body, told) in [
             (
                 400,
-                r#"{"error":"invalid_grant","error_description":"the-refresh-token is old"}"#,
-                "invalid_grant",
-                "*** is old",
+                r#"{"error":"invalid_grant","error_description":"the-refresh-token is\n\u001b[2Jold"}"#,
+                "h:1 says: *** is \\x1b[2Jold (invalid_grant)",
             ),
-            (200, r#"{"error":"authorization_pending"}"#, "authorization_pending", ""),
-            (401, r#"{"error":{"code":"refresh_token_reused","message":"used"}}"#, "refresh_token_reused", "used"),
-            (502, "<html>bad</html>", "status 502", ""),
-            (200, "not json", "status 200", ""),
+            (200, r#"{"error":"authorization_pending"}"#, "h:1 answers with authorization_pending"),
+            (
+                401,
+                r#"{"error":{"code":"refresh_token_reused","message":"used"}}"#,
+                "h:1 says: used (refresh_token_reused)",
+            ),
+            (
+                502,
+                "<html><head><style>a{}</style><TITLE lang=x>Bad\n Gateway</TITLE></head><body>nginx</body></html>",
+                "h:1 answers with status 502: Bad Gateway",
+            ),
+            (503, "<p>the-refresh-token is <b>lost</b></p>", "h:1 answers with status 503: *** is lost"),
+            (404, "", "h:1 answers with status 404"),
+            (200, "not json", "h:1 answers with status 200: not json"),
+            (500, &"x".repeat(2 * WORDS_MAX), &format!("h:1 answers with status 500: {}", "x".repeat(WORDS_MAX))),
         ] {
-            assert_eq!(said(status, body), (code.to_owned(), words.to_owned()), "{body}");
+            assert_eq!(said(status, body), told, "{body}");
         }
-        assert!(judged(200, br#"{"access_token":"a"}"#, &hidden).is_ok());
-        let slow = judged(400, br#"{"error":"slow_down","interval":"9"}"#, &hidden);
+        assert!(judged("h", 200, br#"{"access_token":"a"}"#, &hidden).is_ok());
+        let slow = judged("h", 400, br#"{"error":"slow_down","interval":"9"}"#, &hidden);
         assert!(matches!(slow, Err(Refused::Said { interval: Some(9), .. })), "{slow:?}");
         assert!(Refused::Unreachable(String::new()).is_passing());
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        let hint = |status: u16, body: &str| judged("h", status, body.as_bytes(), &[]).unwrap_err().hint("example");
+        for (status, body, words) in [
+            (401, r#"{"error":"invalid_client"}"#, "client_id and client_secret under [login.example]"),
+            (400, r#"{"error":"invalid_scope"}"#, "scopes under [login.example]"),
+            (404, "<html>not here</html>", "addresses under [login.example]"),
+            (503, r#"{"error":"temporarily_unavailable"}"#, "Wait"),
+            (400, r#"{"error":"invalid_grant"}"#, "Begin anew"),
+        ] {
+            let hint = hint(status, body);
+            assert!(hint.contains(words) && hint.contains("mcode login example"), "{body}: {hint}");
+        }
+        for (words, hint) in [("h could not be reached", "HTTPS_PROXY"), ("the TLS certificate of h", "SSL_CERT_FILE")]
+        {
+            assert!(Refused::Unreachable(words.to_owned()).hint("example").contains(hint));
+        }
     }
 }

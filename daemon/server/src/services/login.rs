@@ -99,6 +99,7 @@ pub(super) fn refused(error: LoginError) -> Status {
         LoginErrorKind::Expired => (Code::FailedPrecondition, Reason::LoginTimedOut),
         LoginErrorKind::Denied => (Code::FailedPrecondition, Reason::LoginDenied),
         LoginErrorKind::Cancelled => (Code::FailedPrecondition, Reason::LoginCancelled),
+        LoginErrorKind::Cut => (Code::Aborted, Reason::LoginCut),
         LoginErrorKind::WrongState => (Code::FailedPrecondition, Reason::LoginWrongState),
         LoginErrorKind::Provider => (Code::FailedPrecondition, Reason::LoginFailed),
         LoginErrorKind::Storage => (Code::FailedPrecondition, Reason::LoginStoreBroken),
