@@ -17,6 +17,8 @@ const USUAL_LIFE_MS: i64 = 20 * 60 * 1000;
 #[derive(Debug, Clone)]
 pub(crate) struct Derived {
     key: Secret,
+    /// When it was given, milliseconds since 1970.
+    pub(crate) given_at_ms: i64,
     /// When it ends, milliseconds since 1970.
     pub(crate) expires_at_ms: i64,
     base_url: Option<String>,
@@ -30,23 +32,23 @@ impl Derived {
 }
 
 /// Gets a short-lived token.
-pub(crate) async fn exchange(client: &Client, url: &str, login: &Secret) -> Result<Derived, Refused> {
+pub(crate) async fn exchange(client: &Client, url: &str, login: &Secret, now_ms: i64) -> Result<Derived, Refused> {
     let request = client
         .get(url)
         .header("authorization", format!("Bearer {}", login.expose()))
         .header("editor-version", OURSELVES)
         .header("editor-plugin-version", OURSELVES);
     let answer = token::answer(request, &[login.expose().to_owned()]).await?;
-    read(&answer, url)
+    read(&answer, url, now_ms)
 }
 
-fn read(answer: &Value, url: &str) -> Result<Derived, Refused> {
+fn read(answer: &Value, url: &str, now_ms: i64) -> Result<Derived, Refused> {
     let key = answer.get("token").and_then(Value::as_str).unwrap_or_default();
-    let key = checked(key).map_err(|why| Refused::Unreachable(format!("GitHub's answer holds no token: {why}")))?;
+    let key = checked(key)
+        .map_err(|why| Refused::Unreachable(format!("the answer of {} holds no token: {why}", token::host_of(url))))?;
     let end = answer.get("expires_at").and_then(token::whole).map(|seconds| seconds.saturating_mul(1000));
-    let now = mcode_env::Clock::now(&mcode_env::SystemClock).millis();
     let base_url = api_of(key.expose(), url);
-    Ok(Derived { key, expires_at_ms: end.unwrap_or(now + USUAL_LIFE_MS), base_url })
+    Ok(Derived { key, given_at_ms: now_ms, expires_at_ms: end.unwrap_or(now_ms + USUAL_LIFE_MS), base_url })
 }
 
 /// Where a token is good for: it names a proxy, whose neighbour the API is. A host that is not of the same company as the
@@ -107,9 +109,10 @@ mod tests {
         ] {
             assert_eq!(api_of(token, url).as_deref(), api, "{token}");
         }
-        let derived = read(&json!({"token": "t", "expires_at": 7}), asked).unwrap();
-        assert_eq!(derived.expires_at_ms, 7_000);
-        assert!(read(&json!({}), asked).is_err() && read(&json!({"token": "a\nb"}), asked).is_err());
+        let derived = read(&json!({"token": "t", "expires_at": 7}), asked, 1).unwrap();
+        assert_eq!((derived.given_at_ms, derived.expires_at_ms), (1, 7_000));
+        assert_eq!(read(&json!({"token": "t"}), asked, 1).unwrap().expires_at_ms, 1 + USUAL_LIFE_MS);
+        assert!(read(&json!({}), asked, 0).is_err() && read(&json!({"token": "a\nb"}), asked, 0).is_err());
         assert!(!format!("{derived:?}").contains("\"t\""));
     }
 

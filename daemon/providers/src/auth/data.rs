@@ -103,6 +103,14 @@ impl LoginData {
         flows
     }
 
+    /// Where it is asked for the next token.
+    pub(crate) fn renewed_at(&self) -> &str {
+        match &self.becomes {
+            Use::Copilot { exchange_url } => exchange_url,
+            Use::Plain | Use::ChatGpt { .. } => &self.token_url,
+        }
+    }
+
     /// Whether the login gives access to this model.
     pub(crate) fn serves(&self, model: &str) -> bool {
         !matches!(self.becomes, Use::ChatGpt { .. }) || !NOT_OF_CHATGPT.iter().any(|start| model.starts_with(start))

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcode_env::Clock;
+use mcode_env::{Clock, FileLock};
 use mcode_models::{GivenKey, ModelError, ModelErrorKind, Secret};
 use reqwest::Client;
 use tokio_util::task::TaskTracker;
@@ -25,13 +25,17 @@ use super::token::{self, ANSWER_WAIT, Grant, Refused};
 use super::vault::{About, Kind, Login, Tokens, Vault, VaultError};
 use crate::http::HttpClients;
 
-/// A token is renewed so long before it ends.
-pub(crate) const BEFORE_END_MS: i64 = 5 * 60 * 1000;
+/// A token is renewed so long before it ends, or, if it lives shortly, in the last [`LAST_PART`] of its life.
+const BEFORE_END_MS: i64 = 5 * 60 * 1000;
+/// Which part of its life is the last one: a quarter.
+const LAST_PART: i64 = 4;
 /// ChatGPT's tokens are renewed after this time, whatever they say.
 const CHATGPT_AGE_MS: i64 = 8 * 24 * 3600 * 1000;
 /// After an issuer did not answer, it is left alone for so long: a token that is still good is used as it is, and who
 /// has none is told what the last one was told.
 const ASK_AGAIN_MS: i64 = 30 * 1000;
+/// How long a request waits for a renewal. That goes on without it, as the issuer may have rotated already.
+const RENEWAL_WAIT: Duration = Duration::from_secs(10);
 /// How long the end of the daemon waits for what is on its way: an answer of an issuer, and its way to the disk.
 const SETTLE_MAX: Duration = ANSWER_WAIT.saturating_add(Duration::from_secs(5));
 /// How long another process may take to renew the same login.
@@ -66,6 +70,8 @@ pub(crate) struct Keeper {
     /// How the daemon itself reaches servers.
     own_network: BTreeMap<String, String>,
     seats: Mutex<BTreeMap<String, Seat>>,
+    /// [`RENEWAL_WAIT`].
+    wait: Duration,
     /// What must not be cut off.
     pub(crate) tasks: TaskTracker,
     pub(crate) secrets: KnownSecrets,
@@ -90,7 +96,7 @@ impl Keeper {
         own_network: BTreeMap<String, String>,
     ) -> Self {
         let (tasks, secrets) = (TaskTracker::new(), KnownSecrets::default());
-        Self { vault, clients, clock, own_network, seats: Mutex::default(), tasks, secrets }
+        Self { vault, clients, clock, own_network, seats: Mutex::default(), wait: RENEWAL_WAIT, tasks, secrets }
     }
 
     /// Lets no renewal begin any more, and waits for those that are on their way.
@@ -141,12 +147,28 @@ impl Keeper {
         if let Some(given) = self.good(&wanted, &login) {
             return Ok(given);
         }
+        if let Some(error) = self.failed_lately(&wanted.provider).filter(ModelError::is_retryable) {
+            return Err(error);
+        }
         // A task of its own: what the issuer gives must be saved, whoever still waits for it.
-        let keeper = Arc::clone(self);
-        let renewing = self.tasks.spawn(async move { keeper.renew(wanted).await });
-        renewing.await.unwrap_or_else(|error| {
-            Err(ModelError::new(ModelErrorKind::Server, format!("the login could not be renewed: {error}")))
-        })
+        let (keeper, renewed) = (Arc::clone(self), wanted.clone());
+        let renewing = self.tasks.spawn(async move { keeper.renew(renewed).await });
+        match tokio::time::timeout(self.wait, renewing).await {
+            Ok(outcome) => outcome.unwrap_or_else(|error| {
+                Err(ModelError::new(ModelErrorKind::Server, format!("the login could not be renewed: {error}")))
+            }),
+            Err(_) => self.late(&wanted, &login),
+        }
+    }
+
+    /// What is given when a renewal takes too long: the token as it is while it is good, else why there is none. Those
+    /// who come next are told at once.
+    fn late(&self, wanted: &Wanted, login: &Login) -> Result<GivenKey, ModelError> {
+        let host =
+            wanted.data.as_ref().map_or_else(|| "its issuer".to_owned(), |data| token::host_of(data.renewed_at()));
+        let words = format!("no answer from {host} for {} s", self.wait.as_secs_f64());
+        let error = self.failed(&wanted.provider, &Refused::Unreachable(words));
+        self.good(wanted, login).ok_or(error)
     }
 
     async fn load(&self, provider: &str) -> Result<Login, ModelError> {
@@ -178,8 +200,12 @@ impl Keeper {
         let taken = |key: &Secret| wanted.refused.as_ref() != Some(key);
         if matches!(wanted.data.as_ref().map(|data| &data.becomes), Some(Use::Copilot { .. })) {
             let derived = self.seat(&wanted.provider, |seat| seat.derived.clone())?;
-            let fresh = derived.0 == login.about.stamp && derived.1.expires_at_ms - self.now_ms() > BEFORE_END_MS;
-            return Some(derived.1.given()).filter(|given| fresh && taken(&given.key));
+            let (begins, ends) = (derived.1.given_at_ms, derived.1.expires_at_ms);
+            let left = ends - self.now_ms();
+            let fresh = left > before_end_ms(ends - begins);
+            let usable = fresh || (left > 0 && self.failed_lately(&wanted.provider).is_some());
+            let own = derived.0 == login.about.stamp;
+            return Some(derived.1.given()).filter(|given| own && usable && taken(&given.key));
         }
         let given = plain(login);
         let usable = self.is_fresh(wanted, &login.about) || self.may_wait(&wanted.provider, &login.about);
@@ -213,7 +239,7 @@ impl Keeper {
         if chatgpt && about.renewable && now - about.saved_at_ms > CHATGPT_AGE_MS {
             return false;
         }
-        about.expires_at_ms.is_none_or(|end| end - now > BEFORE_END_MS)
+        about.expires_at_ms.is_none_or(|end| end - now > before_end_ms(end - about.saved_at_ms))
     }
 
     /// Renews a login under its locks.
@@ -245,7 +271,7 @@ impl Keeper {
     }
 
     /// Keeps other processes away from a login.
-    pub(crate) async fn hold(&self, provider: &str) -> Result<lock::Held, ModelError> {
+    pub(crate) async fn hold(&self, provider: &str) -> Result<FileLock, ModelError> {
         let path = self.vault.lock_file(provider);
         lock::take(&path, LOCK_WAIT).await.map_err(|error| {
             ModelError::new(ModelErrorKind::Server, format!("the login of '{provider}' can not be renewed: {error}"))
@@ -333,16 +359,17 @@ impl Keeper {
 
     async fn derive(&self, wanted: &Wanted, url: &str, login: &Login) -> Result<GivenKey, ModelError> {
         let client = self.client(&wanted.provider)?;
-        match copilot::exchange(&client, url, &Secret::new(login.tokens.access.clone())).await {
+        match copilot::exchange(&client, url, &Secret::new(login.tokens.access.clone()), self.now_ms()).await {
             Ok(derived) => {
                 let given = derived.given();
                 self.secrets.note(&given.key);
-                self.seat(&wanted.provider, |seat| seat.derived = Some((login.about.stamp.clone(), derived)));
+                self.seat(&wanted.provider, |seat| {
+                    (seat.derived, seat.failed) = (Some((login.about.stamp.clone(), derived)), None);
+                });
                 Ok(given)
             }
-            Err(Refused::Said { status: 401, code, words, .. }) => {
-                let told = Refused::Said { status: 401, code, words, interval: None }.told();
-                Err(self.bury(&wanted.provider, login, ModelErrorKind::LoginRevoked, &told))
+            Err(refused) if refused.status() == Some(401) => {
+                Err(self.bury(&wanted.provider, login, ModelErrorKind::LoginRevoked, &refused.told()))
             }
             Err(refused) => Err(self.failed(&wanted.provider, &refused)),
         }
@@ -354,6 +381,11 @@ impl Keeper {
         self.seat(provider, |seat| seat.dead = Some((login.about.stamp.clone(), kind, words.to_owned())));
         ended(provider, kind, words)
     }
+}
+
+/// How long before its end a token is renewed that lives so long.
+fn before_end_ms(lives_ms: i64) -> i64 {
+    (lives_ms / LAST_PART).clamp(0, BEFORE_END_MS)
 }
 
 /// A token as it is sent.
@@ -383,8 +415,11 @@ fn not_renewed(provider: &str, refused: &Refused) -> ModelError {
         Refused::Said { .. } if refused.is_passing() => ModelErrorKind::Server,
         Refused::Said { .. } => ModelErrorKind::Auth,
     };
-    ModelError::new(kind, format!("the login of '{provider}' could not be renewed: {}", refused.told()))
-        .with_hint(format!("Try again later, or log in again with: mcode login {provider}"))
+    let error = ModelError::new(kind, format!("the login of '{provider}' could not be renewed: {}", refused.told()));
+    match kind {
+        ModelErrorKind::Auth => error.with_hint(refused.hint(provider)),
+        _ => error.with_hint(format!("Try again later, or log in again with: mcode login {provider}")),
+    }
 }
 
 fn no_client(provider: &str) -> ModelError {
@@ -399,3 +434,6 @@ fn no_client(provider: &str) -> ModelError {
 pub(crate) fn unusable(error: &VaultError) -> ModelError {
     ModelError::new(ModelErrorKind::Auth, error.to_string()).with_hint(error.hint())
 }
+
+#[cfg(test)]
+mod tests;
