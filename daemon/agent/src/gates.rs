@@ -311,7 +311,6 @@ mod tests {
         fn give<'a>(
             &'a self,
             _refused: Option<&'a mcode_models::Secret>,
-            _network_env: &'a std::collections::BTreeMap<String, String>,
         ) -> futures::future::BoxFuture<'a, Result<mcode_models::GivenKey, mcode_models::ModelError>> {
             Box::pin(std::future::ready(Err(mcode_models::ModelError::new(mcode_models::ModelErrorKind::Auth, "none"))))
         }
@@ -330,6 +329,8 @@ mod tests {
             headers: Default::default(),
             network_env: Default::default(),
             identity_env: Default::default(),
+            key_word: "none".into(),
+            withheld: None,
             idle_timeout_ms: 1,
         };
         let mark = |access: Access| gates.account(&access).mark;

@@ -74,6 +74,8 @@ impl ModelRegistry for Models {
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
             identity_env: BTreeMap::new(),
+            key_word: "none".into(),
+            withheld: None,
             idle_timeout_ms: 1000,
         };
         // What costs nothing waits for no money.

@@ -29,5 +29,7 @@ pub use login::{
 };
 pub use packs::{Assigned, Pack, Role, Wishes};
 pub use registry::{ListedModel, ModelRegistry, ResolvedModel};
-pub use request::{Access, KeyPlace, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition};
+pub use request::{
+    Access, KeyPlace, ModelRequest, PromptMessage, Secret, SystemPart, ToolAnswer, ToolDefinition, Withheld,
+};
 pub use stream::{ModelProvider, ModelStream, Response, StopReason, StreamEvent};

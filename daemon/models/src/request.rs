@@ -48,6 +48,15 @@ pub enum KeyPlace {
     Header(&'static str),
 }
 
+/// A key, login or header that is for another address than the one that is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// What is not sent, and why.
+    pub what: String,
+    /// How it would be.
+    pub hint: String,
+}
+
 /// How a provider is reached for one run: from the client's environment, the stored logins and the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -63,6 +72,10 @@ pub struct Access {
     pub key_source: Option<KeySource>,
     /// Where the key goes.
     pub key_place: KeyPlace,
+    /// Where the key is from, in some words: `environment OPENAI_API_KEY`, `login`, `stored key`, `config.toml`, `none`, …
+    pub key_word: String,
+    /// What there is for the provider and is not sent, since a variable of the client names another address.
+    pub withheld: Option<Withheld>,
     /// Further headers.
     pub headers: BTreeMap<String, String>,
     /// The client's `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` and `SSL_CERT_FILE` (names in capitals), if any.

@@ -227,7 +227,7 @@ impl Keys {
     /// Puts the key into the request; false when it is the one that was refused.
     async fn fetch(&mut self, request: &mut ModelRequest, refused: Option<&Secret>) -> Result<bool, ModelError> {
         let Some(source) = &request.access.key_source else { return Ok(false) };
-        let given = source.give(refused, &request.access.network_env).await?;
+        let given = source.give(refused).await?;
         if Some(&given.key) == refused {
             return Ok(false);
         }
@@ -262,6 +262,10 @@ impl Keys {
             error.hint = format!(
                 "Check the key of this provider and what it is allowed to do; give another with: mcode login {provider}"
             );
+        }
+        if let Some(withheld) = access.withheld.as_ref().filter(|_| error.kind == ModelErrorKind::Auth) {
+            error.message = format!("{}; {}", error.message, withheld.what);
+            error.hint.clone_from(&withheld.hint);
         }
         error
     }

@@ -1,10 +1,13 @@
-//! The HTTP below both wires: clients by network environment, addresses, one request, and its failures.
+//! The HTTP below all wires: clients by network environment, one request, and its failures; `address` has where it goes.
 //!
 //! Proxies and certificates come from the environment of the client that started the run, never from the daemon's:
 //! a daemon outlives the shell that started it.
 
+mod address;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as _;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +17,9 @@ use mcode_models::{Access, KeyPlace, ModelError, ModelErrorKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, NoProxy, Proxy, Response, Url};
 
+pub(crate) use self::address::{
+    CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, base, endpoint, host, is_loopback_name, without_secrets,
+};
 use crate::exchange::Call;
 use crate::registry::{IDLE_TIMEOUT_MS, IDLE_TIMEOUT_THINKING_MS};
 
@@ -31,18 +37,13 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// The most clients (network environments) that are kept.
 pub const MAX_CLIENTS: usize = 8;
+/// Largest file of certificates, in bytes; those of systems have some 300 kB.
+const CERTIFICATES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// A server's delay above this is told in the error, since nobody waits for it.
 const LONG_DELAY: Duration = Duration::from_secs(300);
 
 /// Variables of the client that decide how servers are reached.
 const NETWORK_VARIABLES: &[&str] = &["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE"];
-
-/// Path of the Messages wire below the version.
-pub(crate) const MESSAGES_PATH: &[&str] = &["messages"];
-/// Path of the Responses wire below the version.
-pub(crate) const RESPONSES_PATH: &[&str] = &["responses"];
-/// Path of the Chat Completions wire below the version.
-pub(crate) const CHAT_PATH: &[&str] = &["chat", "completions"];
 
 /// Installs the crypto of TLS for the whole process. May be called often; an already installed one is kept.
 pub fn install_crypto() {
@@ -122,7 +123,8 @@ fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
         builder = builder.proxy(proxy.no_proxy(no_proxy));
     }
     if let Some(path) = value("SSL_CERT_FILE") {
-        let pem = std::fs::read(path).map_err(|error| wrong("SSL_CERT_FILE", &format!("{path}: {error}")))?;
+        let pem = mcode_env::files::read_bounded(Path::new(path), CERTIFICATES_BYTES_MAX)
+            .map_err(|error| wrong("SSL_CERT_FILE", &format!("{path}: {error}")))?;
         let certs =
             Certificate::from_pem_bundle(&pem).map_err(|error| wrong("SSL_CERT_FILE", &format!("{path}: {error}")))?;
         if certs.is_empty() {
@@ -133,83 +135,6 @@ fn build(env: &BTreeMap<String, String>) -> Result<Client, ModelError> {
     builder.build().map_err(|error| {
         ModelError::new(ModelErrorKind::Transport, format!("no HTTP client could be made: {}", causes(&error)))
     })
-}
-
-/// The address of an endpoint from a base URL as the user gave it: with or without scheme, `/v1` and slashes; a query
-/// is kept. A base that already names the endpoint is taken as it is.
-pub(crate) fn endpoint(base: &str, tail: &[&str]) -> Result<Url, ModelError> {
-    let mut url = parsed(base)?;
-    let mut segments = segments(&url);
-    let names_endpoint = segments.len() >= tail.len() && segments[segments.len() - tail.len()..].iter().eq(tail.iter());
-    if !names_endpoint {
-        let versioned = segments.last().is_some_and(|last| last == "v1");
-        let wants_version = segments.is_empty() || tail == MESSAGES_PATH;
-        if wants_version && !versioned {
-            segments.push("v1".to_owned());
-        }
-        segments.extend(tail.iter().map(|segment| (*segment).to_owned()));
-    }
-    url.set_path(&segments.join("/"));
-    Ok(url)
-}
-
-/// A base URL as the user gave it; with the version where it names nothing but a host.
-pub(crate) fn base(base: &str, version: &str) -> Result<Url, ModelError> {
-    let mut url = parsed(base)?;
-    let segments = segments(&url);
-    url.set_path(&if segments.is_empty() { version.to_owned() } else { segments.join("/") });
-    Ok(url)
-}
-
-fn segments(url: &Url) -> Vec<String> {
-    url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
-}
-
-fn parsed(base: &str) -> Result<Url, ModelError> {
-    let wrong = |reason: &str| {
-        ModelError::new(
-            ModelErrorKind::InvalidRequest,
-            format!("the base URL '{}' can not be used: {reason}", without_secrets(base)),
-        )
-        .with_hint("Set base_url of the provider to something like https://host/v1.")
-    };
-    let trimmed = base.trim();
-    let with_scheme = if trimmed.contains("://") {
-        trimmed.to_owned()
-    } else if is_loopback_name(trimmed.split(['/', ':', '?']).next().unwrap_or_default()) {
-        format!("http://{trimmed}")
-    } else {
-        format!("https://{trimmed}")
-    };
-    let mut url = Url::parse(&with_scheme).map_err(|error| wrong(&error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(wrong("it is not an http or https address"));
-    }
-    url.set_fragment(None);
-    Ok(url)
-}
-
-/// An address without user, password and query.
-pub(crate) fn without_secrets(base: &str) -> String {
-    let base = base.split(['?', '#']).next().unwrap_or_default();
-    match base.rsplit_once('@') {
-        Some((_, host)) => format!("…@{host}"),
-        None => base.to_owned(),
-    }
-}
-
-/// Host and port for people.
-pub(crate) fn host(url: &Url) -> String {
-    let name = url.host_str().unwrap_or("?");
-    url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
-}
-
-/// Whether a host name or address is this machine.
-pub(crate) fn is_loopback_name(name: &str) -> bool {
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost"
-        || name.ends_with(".localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// How long the head of a response may take: a configured idle time holds for it too, since a kept connection that died
@@ -413,33 +338,6 @@ fn span(delay: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base_urls_are_joined_without_doubling() {
-        for (base, tail, expected) in [
-            ("http://h:1/v1", CHAT_PATH, "http://h:1/v1/chat/completions"),
-            ("http://h:1/v1/", CHAT_PATH, "http://h:1/v1/chat/completions"),
-            ("http://h:1/x/v1//", CHAT_PATH, "http://h:1/x/v1/chat/completions"),
-            ("http://h:1", CHAT_PATH, "http://h:1/v1/chat/completions"),
-            ("http://h:1/v1/chat/completions", CHAT_PATH, "http://h:1/v1/chat/completions"),
-            ("https://api.z.ai/api/paas/v4", CHAT_PATH, "https://api.z.ai/api/paas/v4/chat/completions"),
-            ("http://h:1/v1?k=v&a=b", CHAT_PATH, "http://h:1/v1/chat/completions?k=v&a=b"),
-            ("localhost:8080/v1", CHAT_PATH, "http://localhost:8080/v1/chat/completions"),
-            ("api.example.com", CHAT_PATH, "https://api.example.com/v1/chat/completions"),
-            ("http://h:1", MESSAGES_PATH, "http://h:1/v1/messages"),
-            ("http://h:1/", MESSAGES_PATH, "http://h:1/v1/messages"),
-            ("http://h:1/v1/", MESSAGES_PATH, "http://h:1/v1/messages"),
-            ("https://api.minimax.io/anthropic/v1", MESSAGES_PATH, "https://api.minimax.io/anthropic/v1/messages"),
-            ("https://api.kimi.com/coding/", MESSAGES_PATH, "https://api.kimi.com/coding/v1/messages"),
-        ] {
-            assert_eq!(endpoint(base, tail).unwrap().as_str(), expected, "{base}");
-        }
-        for bad in ["", "ftp://h/v1", "http://", "http://user:secret@:0:0"] {
-            let error = endpoint(bad, CHAT_PATH).unwrap_err();
-            assert_eq!(error.kind, ModelErrorKind::InvalidRequest, "{bad}");
-            assert!(!error.message.contains("secret"), "{}", error.message);
-        }
-    }
 
     #[test]
     fn a_configured_idle_time_holds_for_the_head_too() {

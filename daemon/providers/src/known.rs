@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcode_models::{KeyPlace, ModelError, Wire};
+use mcode_models::{KeyPlace, ModelError, ModelErrorKind, Wire};
 
 use crate::google;
 
@@ -207,22 +207,45 @@ pub fn find(name: &str) -> Option<&'static KnownProvider> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
+/// The variable that names an account of the provider; the address that comes of it is the provider's own.
+const RESOURCE_NAME: &str = "AZURE_RESOURCE_NAME";
+/// Longest name of such an account, in bytes: it is part of a host's name.
+const RESOURCE_NAME_MAX: usize = 63;
+
+/// Whether what comes of a variable is an address of the provider itself, whatever its value.
+pub(crate) fn names_own_address(variable: &str) -> bool {
+    variable == RESOURCE_NAME
+}
+
 /// The base URL that a variable asks for. `OLLAMA_HOST` may be a bare host, and the address to listen at; Azure's name
 /// the account.
-#[must_use]
-pub(crate) fn base_url_of(variable: &str, value: &str) -> String {
+///
+/// # Errors
+/// When the name of an account is none: it must not lead anywhere else.
+pub(crate) fn base_url_of(variable: &str, value: &str) -> Result<String, ModelError> {
     match variable {
         "OLLAMA_HOST" => {}
         "AZURE_OPENAI_ENDPOINT" if !value.contains("/openai") => {
-            return format!("{}/openai/v1", value.trim_end_matches('/'));
+            return Ok(format!("{}/openai/v1", value.trim_end_matches('/')));
         }
-        "AZURE_RESOURCE_NAME" => return format!("https://{value}.openai.azure.com/openai/v1"),
-        _ => return value.to_owned(),
+        RESOURCE_NAME => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            let is_name = value.len() <= RESOURCE_NAME_MAX && value.chars().all(plain) && !value.starts_with('-');
+            let error = || {
+                let message = format!("{RESOURCE_NAME} of your environment is not the name of a resource");
+                ModelError::new(ModelErrorKind::InvalidRequest, message).with_hint(
+                    "Set it to letters, digits and - alone, or set AZURE_OPENAI_ENDPOINT to the whole address.",
+                )
+            };
+            let address = is_name.then(|| format!("https://{value}.openai.azure.com/openai/v1"));
+            return address.ok_or_else(error);
+        }
+        _ => return Ok(value.to_owned()),
     }
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let rest = rest.trim_end_matches('/').replacen("0.0.0.0", "127.0.0.1", 1);
     let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port { format!("{scheme}://{rest}/v1") } else { format!("{scheme}://{rest}:11434/v1") }
+    Ok(if has_port { format!("{scheme}://{rest}/v1") } else { format!("{scheme}://{rest}:11434/v1") })
 }
 
 #[cfg(test)]
@@ -252,7 +275,7 @@ mod tests {
             ("0.0.0.0", "http://127.0.0.1:11434/v1"),
             ("http://box:9/", "http://box:9/v1"),
         ] {
-            assert_eq!(base_url_of("OLLAMA_HOST", value), expected);
+            assert_eq!(base_url_of("OLLAMA_HOST", value).unwrap(), expected);
         }
     }
 }

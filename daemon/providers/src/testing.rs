@@ -23,6 +23,8 @@ pub(crate) fn request(model: &str) -> ModelRequest {
         headers: BTreeMap::new(),
         network_env: BTreeMap::new(),
         identity_env: BTreeMap::new(),
+        key_word: "none".into(),
+        withheld: None,
         idle_timeout_ms: 5_000,
     };
     let tool = |name: &str| ToolDefinition {

@@ -90,11 +90,7 @@ pub(crate) fn source(auth: &Arc<Auth>, provider: &str, words: &str) -> Option<Ke
 }
 
 impl GiveKey for Configured {
-    fn give<'a>(
-        &'a self,
-        refused: Option<&'a Secret>,
-        _network_env: &'a BTreeMap<String, String>,
-    ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
+    fn give<'a>(&'a self, refused: Option<&'a Secret>) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
         Box::pin(async move {
             let key = self.found(refused).await.map_err(|reason| self.no_key(&reason))?;
             self.auth.keeper.secrets.note(&key);
@@ -218,13 +214,12 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_hangs_holds_up_its_own_provider_alone_and_for_a_bounded_time() {
         let (_folder, auth, runs) = auth(&Arc::default());
-        let none = BTreeMap::new();
         let (hanging, other) =
             (source(&auth, "a", "command:hang").unwrap(), source(&auth, "b", "command:good").unwrap());
         let given = tokio::select! {
             biased;
-            hung = hanging.give(None, &none) => panic!("{hung:?}"),
-            given = other.give(None, &none) => given.unwrap(),
+            hung = hanging.give(None) => panic!("{hung:?}"),
+            given = other.give(None) => given.unwrap(),
         };
         assert_eq!(given.key.expose(), "key-of-good");
         assert_eq!(auth.known_secrets(), [given.key]);
@@ -232,7 +227,7 @@ mod tests {
         let wait = Duration::from_millis(50);
         let short = Configured { auth: Arc::clone(&auth), provider: "a".into(), words, wait };
         // One asks, the other waits for it, and neither longer than the one deadline.
-        let (first, second) = tokio::join!(short.give(None, &none), short.give(None, &none));
+        let (first, second) = tokio::join!(short.give(None), short.give(None));
         for outcome in [first, second] {
             assert!(outcome.unwrap_err().message.contains("nothing came"));
         }
@@ -243,13 +238,13 @@ mod tests {
     async fn a_command_that_fails_is_left_alone_for_some_seconds() {
         let clock = Arc::new(ManualClock::default());
         let (_folder, auth, runs) = auth(&clock);
-        let (failing, none) = (source(&auth, "a", "command:fail").unwrap(), BTreeMap::new());
+        let failing = source(&auth, "a", "command:fail").unwrap();
         for _ in 0..3 {
-            assert!(failing.give(None, &none).await.unwrap_err().message.contains("status 1"));
+            assert!(failing.give(None).await.unwrap_err().message.contains("status 1"));
         }
         assert_eq!(runs.lock().unwrap().len(), 1);
         clock.advance_millis(FAILED_FOR_MS);
-        failing.give(None, &none).await.unwrap_err();
+        failing.give(None).await.unwrap_err();
         assert_eq!(runs.lock().unwrap().len(), 2);
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn address_of(provider: &str, env: &BTreeMap<String, String>) -> Opti
     let known = known::find(provider)?;
     known.base_url_env.iter().find_map(|variable| {
         let value = env.get(*variable).map(|value| value.trim()).filter(|value| !value.is_empty())?;
-        Some(known::base_url_of(variable, value))
+        known::base_url_of(variable, value).ok()
     })
 }
 

@@ -106,6 +106,11 @@ impl Auth {
         })
     }
 
+    /// Ends the logins that are at work, and tells those who wait for them that the daemon ends.
+    pub fn end_logins(&self) {
+        self.at_work.close();
+    }
+
     /// Waits, for a bounded time, until what issuers gave is on the disk; renews nothing any more. For the end of the
     /// daemon: a pair that is lost with it can not be asked for again.
     pub async fn settle(&self) {
@@ -129,10 +134,7 @@ impl Auth {
 
     /// In words, where a login is kept and whose it is.
     pub(crate) fn told(&self, about: &About) -> String {
-        let what = match about.kind {
-            Kind::Login => "login",
-            Kind::Key => "stored key",
-        };
+        let what = about.kind.told();
         let place = if about.in_keyring { "keyring" } else { vault::FILE };
         if about.account.is_empty() {
             format!("{what} ({place})")
@@ -207,12 +209,7 @@ struct Stored {
 }
 
 impl GiveKey for Stored {
-    fn give<'a>(
-        &'a self,
-        refused: Option<&'a Secret>,
-        // Whoever asks may be a tool call: a refresh token does not go through its proxy.
-        _network_env: &'a BTreeMap<String, String>,
-    ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
+    fn give<'a>(&'a self, refused: Option<&'a Secret>) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
         Box::pin(async move {
             // A section that is broken now hinders no token that is good.
             let data = self.auth.data(&self.provider).ok().flatten();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mcode_config::{Effective, ModelEntry, ProviderEntry};
 use mcode_models::{
     Access, Catalogue, KeyPlace, KeySource, ModelError, ModelErrorKind, ModelInfo, ModelRef, Pricing, Secret,
-    ThinkingForm, Wire,
+    ThinkingForm, Wire, Withheld,
 };
 
 use super::login::{LoginHere, Stored};
@@ -26,6 +26,8 @@ pub(super) struct Key {
     place: KeyPlace,
     /// Where it is from, for people.
     pub(super) source: String,
+    /// The same without whose it is, for what is kept of a run.
+    word: String,
 }
 
 impl Key {
@@ -72,12 +74,13 @@ impl<'a> Seat<'a> {
         let known = known::find(name);
         let entry = config.providers.get(name);
         if known.is_none() && entry.is_none() {
-            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
-            let all = names.iter().copied().chain(config.providers.keys().map(String::as_str));
-            let meant = mcode_config::nearest(name, all).map(|meant| format!("; did you mean '{meant}'?"));
+            let own = config.providers.keys().map(String::as_str).filter(|name| known::find(name).is_none());
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.name).chain(own).collect();
+            let meant = mcode_config::nearest(name, names.iter().copied());
+            let meant = meant.map(|meant| format!("; did you mean '{meant}'?"));
             let message = format!("there is no provider '{name}'{}", meant.unwrap_or_default());
             return Err(ModelError::new(ModelErrorKind::UnknownModel, message).with_hint(format!(
-                "Known are {}. Others are declared in config.toml under [providers.{name}] with wire and base_url.",
+                "There are {}. Others are declared in config.toml under [providers.{name}] with wire and base_url.",
                 names.join(", ")
             )));
         }
@@ -92,15 +95,15 @@ impl<'a> Seat<'a> {
             })?),
             None => None,
         };
-        let from_env = known
-            .into_iter()
-            .flat_map(|known| known.base_url_env)
-            .find_map(|variable| set(env, variable).map(|value| known::base_url_of(variable, value)));
+        let mut variables = known.into_iter().flat_map(|known| known.base_url_env);
+        let from_env = variables.find_map(|variable| Some((*variable, set(env, variable)?)));
         let named = match (&from_env, &entry.base_url) {
+            (Some((variable, _)), None) if known::names_own_address(variable) => Named::Nobody,
             (Some(_), _) => Named::Variable,
             (None, Some(_)) => Named::Config,
             (None, None) => Named::Nobody,
         };
+        let from_env = from_env.map(|(variable, value)| known::base_url_of(variable, value)).transpose()?;
         let given = from_env.or_else(|| entry.base_url.clone());
         let login = LoginHere::find(config, stored, name, model, named, given.as_deref());
         let base_url = match login.base_url().map(str::to_owned).or(given) {
@@ -125,8 +128,8 @@ impl<'a> Seat<'a> {
             if let Some(key) = set(env, variable) {
                 let usual = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
                 let place = if variable.ends_with("AUTH_TOKEN") { KeyPlace::Bearer } else { usual };
-                let value = Some(Secret::new(key));
-                return Ok(Key { value, giver: None, place, source: (*variable).to_owned() });
+                let (value, source) = (Some(Secret::new(key)), (*variable).to_owned());
+                return Ok(Key { value, giver: None, place, source, word: of_environment(variable) });
             }
         }
         if let Some(key) = self.stored_key(stored, Kind::Key)? {
@@ -136,8 +139,9 @@ impl<'a> Seat<'a> {
             Some(key) => self.configured_key(key, stored.auth(), env),
             None if self.needs_key() => Err(self.no_key(stored)),
             None => {
-                let source = self.without_key().to_owned();
-                Ok(Key { value: None, giver: None, place: KeyPlace::Usual, source })
+                let (source, word) = self.without_key();
+                let (source, word) = (source.to_owned(), word.to_owned());
+                Ok(Key { value: None, giver: None, place: KeyPlace::Usual, source, word })
             }
         }
     }
@@ -152,16 +156,16 @@ impl<'a> Seat<'a> {
             Kind::Login => KeyPlace::Bearer,
             Kind::Key => self.known.map_or(KeyPlace::Usual, |known| known.key_place),
         };
-        let giver = Some(auth.source(self.name, about));
-        Ok(Some(Key { value: None, giver, place, source: auth.told(about) }))
+        let (giver, word) = (Some(auth.source(self.name, about)), kind.told().to_owned());
+        Ok(Some(Key { value: None, giver, place, source: auth.told(about), word }))
     }
 
-    /// What is said of a provider that works without a key.
-    fn without_key(&self) -> &'static str {
+    /// What is said of a provider that works without a key, in a list and of a run.
+    fn without_key(&self) -> (&'static str, &'static str) {
         match self.known.map(|known| known.identity) {
-            Some(known::Identity::Aws) => "AWS credentials",
-            Some(known::Identity::Google) => "Google Cloud credentials",
-            _ => "no key needed",
+            Some(known::Identity::Aws) => ("AWS credentials", "AWS credentials"),
+            Some(known::Identity::Google) => ("Google Cloud credentials", "Google Cloud credentials"),
+            _ => ("no key needed", "none"),
         }
     }
 
@@ -172,13 +176,13 @@ impl<'a> Seat<'a> {
         env: &BTreeMap<String, String>,
     ) -> Result<Key, ModelError> {
         let place = self.known.map_or(KeyPlace::Usual, |known| known.key_place);
-        let found = |key: &str, source: &str| {
+        let found = |key: &str, source: &str, word: String| {
             let value = Some(Secret::new(key));
-            Key { value, giver: None, place, source: source.to_owned() }
+            Key { value, giver: None, place, source: source.to_owned(), word }
         };
         if let Some(variable) = key.strip_prefix("env:") {
             return match set(env, variable) {
-                Some(key) => Ok(found(key, variable)),
+                Some(key) => Ok(found(key, variable, of_environment(variable))),
                 None => Err(ModelError::new(
                     ModelErrorKind::Auth,
                     format!("there is no key for '{}': {variable} is not set in your environment", self.name),
@@ -192,13 +196,13 @@ impl<'a> Seat<'a> {
         if let Some(giver) = auth.and_then(|auth| configured::source(auth, self.name, key)) {
             let form = key.split(':').next().unwrap_or_default();
             let source = format!("{form}: of config.toml");
-            return Ok(Key { value: None, giver: Some(giver), place, source });
+            return Ok(Key { value: None, giver: Some(giver), place, word: source.clone(), source });
         }
         if let Some(form) = configured::FORMS.iter().find(|form| key.starts_with(**form)) {
             let fault = format!("api_key = \"{form}…\" can not be used here");
             return Err(config_error(self.name, &fault, "Use env:NAME with a variable of your environment."));
         }
-        Ok(found(key, "config.toml"))
+        Ok(found(key, "config.toml", "config.toml".to_owned()))
     }
 
     /// A declared server without a word about keys, and every server on this machine, may do without.
@@ -242,9 +246,27 @@ impl<'a> Seat<'a> {
     fn for_its_own_address(&self, what: &str, or: &str) -> ModelError {
         let (name, place) = (self.name, http::without_secrets(&self.base_url));
         let message = format!("there is no key for '{name}' at {place}: {what} is good for its own address only");
-        ModelError::new(ModelErrorKind::Auth, message).with_hint(format!(
-            "Unset the variable that names that address, or put it into [providers.{name}] base_url of config.toml{or}."
-        ))
+        ModelError::new(ModelErrorKind::Auth, message).with_hint(format!("{}{or}.", self.make_it_its_own()))
+    }
+
+    /// How an address that a variable names becomes the provider's own.
+    fn make_it_its_own(&self) -> String {
+        let name = self.name;
+        format!("Unset the variable that names that address, or put it into [providers.{name}] base_url of config.toml")
+    }
+
+    /// What there is for the provider and is not sent to the address that a variable names.
+    fn withheld(&self) -> Option<Withheld> {
+        let stored = self.login.is_elsewhere().then_some("what is stored for it");
+        let headers = (self.is_elsewhere() && !self.entry.headers.is_empty()).then_some("its headers of config.toml");
+        let what = [stored, headers].into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let (name, place) = (self.name, http::without_secrets(&self.base_url));
+        let again =
+            if stored.is_some() { format!(", or log in where it is set: mcode login {name}") } else { String::new() };
+        (!what.is_empty()).then(|| Withheld {
+            what: format!("{what} was not sent to {place}, which is not an address of '{name}' itself"),
+            hint: format!("{}{again}.", self.make_it_its_own()),
+        })
     }
 
     fn how_to(&self) -> String {
@@ -289,7 +311,8 @@ impl<'a> Seat<'a> {
         env: &BTreeMap<String, String>,
     ) -> Result<Access, ModelError> {
         let key = self.key(stored, env)?;
-        let mut headers = self.entry.headers.clone();
+        // They may hold secrets and go where keys go.
+        let mut headers = if self.is_elsewhere() { BTreeMap::new() } else { self.entry.headers.clone() };
         if self.name == "anthropic" {
             headers.extend(custom_headers(env));
         }
@@ -302,6 +325,8 @@ impl<'a> Seat<'a> {
             key: key.value,
             key_source: key.giver,
             key_place: key.place,
+            key_word: key.word,
+            withheld: self.withheld(),
             headers,
             network_env: http::network_env(env),
             identity_env: self.identity_env(env),
@@ -340,6 +365,11 @@ fn no_address(name: &str, known: Option<&KnownProvider>) -> ModelError {
 fn config_error(provider: &str, fault: &str, hint: &str) -> ModelError {
     ModelError::new(ModelErrorKind::InvalidRequest, format!("[providers.{provider}] of the configuration: {fault}"))
         .with_hint(hint)
+}
+
+/// What is said of a key of the client's environment.
+fn of_environment(variable: &str) -> String {
+    format!("environment {variable}")
 }
 
 fn set<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {

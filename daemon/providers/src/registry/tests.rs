@@ -103,6 +103,64 @@ fn a_configured_key_goes_to_no_address_that_only_the_environment_names() {
 }
 
 #[test]
+fn configured_headers_go_where_configured_keys_go() {
+    let headers = BTreeMap::from([("x-gateway-key".to_owned(), "secret-of-the-file".to_owned())]);
+    let entry = ProviderEntry { headers: headers.clone(), ..ProviderEntry::default() };
+    let access = |entry: &ProviderEntry, pairs: &[(&str, &str)]| {
+        let pairs = [&[("OPENAI_API_KEY", "k"), ("OLLAMA_API_KEY", "k")], pairs].concat();
+        with_provider("openai", entry.clone()).resolve("openai/gpt-5", &env(&pairs)).unwrap().access
+    };
+    for pairs in [&[][..], &[("OPENAI_BASE_URL", "https://api.openai.com/v1")]] {
+        let own = access(&entry, pairs);
+        assert_eq!((own.headers, own.withheld), (headers.clone(), None));
+    }
+    for place in ["http://evil.example/v1", "http://127.0.0.1:9"] {
+        let elsewhere = access(&entry, &[("OPENAI_BASE_URL", place)]);
+        assert!(elsewhere.headers.is_empty() && !format!("{elsewhere:?}").contains("secret-of-the-file"));
+        let withheld = elsewhere.withheld.unwrap();
+        assert!(withheld.what.contains("headers of config.toml") && withheld.what.contains(place), "{withheld:?}");
+        assert!(withheld.hint.contains("[providers.openai] base_url"), "{withheld:?}");
+    }
+    let proxied = ProviderEntry { base_url: Some("http://127.0.0.1:9/v1".into()), ..entry };
+    assert_eq!(access(&proxied, &[("OPENAI_BASE_URL", "http://127.0.0.1:9")]).headers, headers);
+    // What the client itself says goes where it says.
+    let pairs =
+        [("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_CUSTOM_HEADERS", "X-A: b"), ("ANTHROPIC_BASE_URL", "http://h:1")];
+    let own = registry(Effective::default()).resolve("anthropic/claude-sonnet-5", &env(&pairs)).unwrap().access;
+    assert_eq!(own.headers, BTreeMap::from([("X-A".to_owned(), "b".to_owned())]));
+}
+
+#[test]
+fn the_name_of_a_resource_leads_to_the_providers_own_address_and_nowhere_else() {
+    let entry = ProviderEntry { api_key: Some("key-of-the-file".into()), ..ProviderEntry::default() };
+    let access = |entry: &ProviderEntry, name: &str| {
+        let pairs = env(&[("AZURE_RESOURCE_NAME", name)]);
+        with_provider("azure", entry.clone()).resolve("azure/gpt-5.5", &pairs).map(|found| found.access)
+    };
+    let own = access(&entry, "my-resource-1").unwrap();
+    assert_eq!(own.base_url, "https://my-resource-1.openai.azure.com/openai/v1");
+    assert_eq!((own.key.unwrap().expose(), own.key_word.as_str()), ("key-of-the-file", "config.toml"));
+    for name in ["evil.example/", "evil.example#", "a@evil.example:1/", "a b", "-a", &"x".repeat(64)] {
+        let error = access(&entry, name).unwrap_err();
+        assert!(error.message.contains("AZURE_RESOURCE_NAME") && !error.message.contains(name), "{error:?}");
+    }
+    // A key that is for a gateway stays there.
+    let gateway = ProviderEntry { base_url: Some("https://gateway.example/v1".into()), ..entry };
+    assert!(access(&gateway, "my-resource-1").unwrap_err().message.contains("its own address only"));
+}
+
+#[test]
+fn some_names_are_taken() {
+    let registry = registry(Effective::default());
+    for (name, words) in [("demo", "scripted model"), ("gemini", "google"), ("chatgpt", "openai")] {
+        assert!(registry.reserved(name).unwrap().contains(words), "{name}");
+    }
+    for name in ["mine", "openai", "google", "ollama"] {
+        assert_eq!(registry.reserved(name), None, "{name}");
+    }
+}
+
+#[test]
 fn a_declared_server_needs_only_its_address() {
     let entry = ProviderEntry {
         base_url: Some("http://127.0.0.1:8080/v1".into()),
@@ -171,6 +229,7 @@ fn clouds_are_found_by_what_their_users_set() {
     let bedrock = found("bedrock/us.anthropic.claude-sonnet-5-v1:0", &aws);
     assert_eq!(bedrock.access.identity_env.keys().collect::<Vec<_>>(), ["AWS_PROFILE", "HOME"]);
     assert_eq!(bedrock.info.context_tokens, 1_000_000);
+    assert_eq!(azure.key_word, "environment AZURE_API_KEY");
     let nameless = registry.resolve("azure/gpt-5.5", &env(&[("AZURE_API_KEY", "k")])).unwrap_err();
     assert!(nameless.hint.contains("AZURE"), "{}", nameless.hint);
 }

@@ -122,11 +122,7 @@ pub const KEY: &str = "FAKE_KEY";
 struct NoKey;
 
 impl GiveKey for NoKey {
-    fn give<'a>(
-        &'a self,
-        _refused: Option<&'a Secret>,
-        _network_env: &'a BTreeMap<String, String>,
-    ) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
+    fn give<'a>(&'a self, _refused: Option<&'a Secret>) -> BoxFuture<'a, Result<GivenKey, ModelError>> {
         Box::pin(async { Err(ModelError::new(ModelErrorKind::Auth, "nobody asks for it")) })
     }
 }
@@ -149,6 +145,8 @@ impl ModelRegistry for Models {
             headers: BTreeMap::new(),
             network_env: BTreeMap::new(),
             identity_env: BTreeMap::new(),
+            key_word: "none".into(),
+            withheld: None,
             idle_timeout_ms: 1000,
         };
         Ok(ResolvedModel { info, access, provider: Arc::new(Speaker(Arc::clone(&self.0))) })
