@@ -1,6 +1,6 @@
 //! Logins against an issuer on 127.0.0.1, and requests with the tokens that come of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,10 @@ use mcode_providers::{Auth, AuthParts, Desk, Registry};
 use mcode_testkit::oauth_issuer::{ACCOUNT, ACCOUNT_ID, CLIENT_ID, Device, SECRET_MARK};
 use mcode_testkit::{ModelServer, OauthIssuer, Reply, Script, Wire};
 
+use super::server::{Act, Server, response};
 use super::{ask, words};
 
+mod keys;
 mod renewing;
 
 /// Longer than any test waits for what has to happen.
@@ -260,7 +262,22 @@ async fn each_bad_end_of_a_login_has_its_own_kind() {
     let started = rig.start("example", Some(LoginFlow::Paste)).await.unwrap();
     let forged = Some(Secret::new(format!("{SECRET_MARK}-forged")));
     let error = rig.desk().complete(&started.login_id, forged, LONG).await.unwrap_err();
+    let host = rig.issuer.url().replace("http://", "");
     assert!(error.kind == LoginErrorKind::Provider && told(&error).contains("invalid_grant"));
+    assert!(error.message.contains(&format!("{host} says: the code is not known")), "{error:?}");
+    // A page that is none of an issuer.
+    let server =
+        Server::start(vec![Act::Write(response("502 Bad Gateway", "", "<title>Bad\u{1b}[2J Gateway</title>"))]).await;
+    let rig = Rig::with(|config| {
+        let token_url = Some(format!("http://127.0.0.1:{}/token", server.port));
+        config.logins.get_mut("example").unwrap().token_url = token_url;
+    })
+    .await;
+    let started = rig.start("example", None).await.unwrap();
+    rig.browse(&started.url).await;
+    let error = rig.end(&started).await.unwrap_err();
+    let said = format!("127.0.0.1:{} answers with status 502: Bad", server.port);
+    assert!(error.message.contains(&said) && !error.message.contains('\u{1b}'), "{error:?}");
     assert!(rig.desk().list().stored.is_empty());
 }
 
@@ -294,10 +311,25 @@ async fn cancelling_and_replacing_end_all_who_wait() {
     let second = begin().await.unwrap();
     let waiter = wait(&second);
     let third = begin().await.unwrap();
-    assert_eq!(waiter.await.unwrap().unwrap_err().kind, LoginErrorKind::Cancelled, "a newer one takes its place");
+    let replaced = waiter.await.unwrap().unwrap_err();
+    assert_eq!(replaced.kind, LoginErrorKind::Cancelled, "a newer one takes its place");
+    assert!(replaced.message.contains("another login to 'example' was begun"), "{replaced:?}");
     assert!(rig.desk().cancel(&third.login_id));
     let error = rig.desk().complete("login_nothing", None, LONG).await.unwrap_err();
     assert_eq!(error.kind, LoginErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_daemon_ends_logins_and_says_so() {
+    let rig = Rig::new().await;
+    let started = rig.start("example", None).await.unwrap();
+    let (desk, id) = (rig.desk(), started.login_id.clone());
+    let waiter = tokio::spawn(async move { desk.complete(&id, None, LONG).await });
+    rig.auth.end_logins();
+    for error in [waiter.await.unwrap().unwrap_err(), rig.start("example", None).await.unwrap_err()] {
+        assert_eq!(error.kind, LoginErrorKind::Cut);
+        assert!(error.message.contains("the daemon ends") && error.hint.contains("mcode login example"), "{error:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -318,303 +350,4 @@ async fn logins_are_bounded_in_number() {
     rig.desk().cancel(&open[0].login_id);
     assert_eq!(rig.end(&open[0]).await.unwrap_err().kind, LoginErrorKind::Cancelled);
     assert!(rig.start("p8", None).await.is_ok());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn twenty_that_renew_at_once_make_one_request() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    // Five minutes before its end it is renewed, by two processes of ten threads each.
-    rig.clock.advance_millis(LASTS_MS - 299_000);
-    let (here, there) = (Arc::clone(&rig.auth), rig.other());
-    let asking = (0..20).map(|number| {
-        let auth = if number % 2 == 0 { &here } else { &there };
-        let model = rig.registry(auth).resolve("example/m", &BTreeMap::new()).unwrap();
-        tokio::spawn(async move { ask(&model).await })
-    });
-    for asked in asking.collect::<Vec<_>>() {
-        assert_eq!(words(&asked.await.unwrap().unwrap()), "ok");
-    }
-    assert_eq!(rig.issuer.renewals(), 1);
-    let tokens: BTreeSet<String> =
-        rig.server.requests().iter().map(|request| request.headers["authorization"].clone()).collect();
-    assert_eq!(tokens.len(), 1, "nobody used the old one");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rotated_pairs_are_kept_and_old_ones_where_none_comes() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    for round in 1..=3 {
-        rig.clock.advance_millis(LASTS_MS);
-        assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-        assert_eq!(rig.issuer.renewals(), round);
-    }
-    rig.issuer.behave(|behaviour| behaviour.rotates = false);
-    for round in 4..=5 {
-        rig.clock.advance_millis(LASTS_MS);
-        assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-        assert_eq!(rig.issuer.renewals(), round);
-    }
-    assert_eq!(words(&rig.ask_by(&rig.other()).await.unwrap()), "ok", "the next daemon goes on");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_refused_is_renewed_once() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.issuer.end_access();
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    assert_eq!((rig.issuer.renewals(), rig.server.requests().len()), (1, 2));
-    // Another process has renewed meanwhile: its token is taken, and the issuer is not asked.
-    let other = rig.other();
-    assert_eq!(words(&rig.ask_by(&other).await.unwrap()), "ok");
-    rig.issuer.end_access();
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    assert_eq!(words(&rig.ask_by(&other).await.unwrap()), "ok");
-    assert_eq!(rig.issuer.renewals(), 2);
-    // A resource that takes no token at all is asked twice, and no more.
-    let before = rig.server.requests().len();
-    rig.issuer.behave(|behaviour| behaviour.lasts = Some(0));
-    let error = rig.ask().await.unwrap_err();
-    assert!(error.kind == ModelErrorKind::Auth && error.hint.contains("mcode login example"), "{error:?}");
-    assert_eq!(rig.server.requests().len() - before, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_login_at_its_end_says_so_and_asks_nobody_again() {
-    for (code, status, kind) in [
-        ("invalid_grant", 400, ModelErrorKind::LoginRevoked),
-        ("refresh_token_reused", 401, ModelErrorKind::LoginRevoked),
-        ("refresh_token_expired", 401, ModelErrorKind::LoginExpired),
-    ] {
-        let rig = Rig::new().await;
-        rig.logged_in().await;
-        rig.issuer.behave(|behaviour| behaviour.refuse = Some((status, code.into())));
-        rig.clock.advance_millis(LASTS_MS);
-        let before = rig.issuer.asked("/token").len();
-        for _ in 0..3 {
-            let error = rig.ask().await.unwrap_err();
-            assert_eq!(error.kind, kind, "{error:?}");
-            assert!(error.message.contains(code) && error.hint.contains("mcode login example"), "{error:?}");
-            assert!(!format!("{error:?}").contains(SECRET_MARK));
-        }
-        assert_eq!(rig.issuer.asked("/token").len() - before, 1, "it is not asked again");
-        let listed = rig.desk().list();
-        assert!(listed.stored[0].problem.contains("example"), "{listed:?}");
-        // A new login makes it good.
-        rig.issuer.behave(|behaviour| behaviour.refuse = None);
-        rig.logged_in().await;
-        assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_refresh_token_a_login_ends_with_its_time() {
-    let rig = Rig::new().await;
-    rig.issuer.behave(|behaviour| behaviour.refreshable = false);
-    assert!(!rig.logged_in().await.renewable);
-    rig.clock.advance_millis(LASTS_MS - 60_000);
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok", "its last minutes are used");
-    rig.clock.advance_millis(60_000);
-    assert_eq!(rig.ask().await.unwrap_err().kind, ModelErrorKind::LoginExpired);
-    assert_eq!(rig.issuer.renewals(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_issuer_that_is_out_of_order_hinders_no_token_that_is_good() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.issuer.behave(|behaviour| behaviour.refuse = Some((503, "temporarily_unavailable".into())));
-    rig.clock.advance_millis(LASTS_MS - 60_000);
-    let before = rig.issuer.asked("/token").len();
-    for _ in 0..3 {
-        assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    }
-    assert_eq!(rig.issuer.asked("/token").len() - before, 1, "it is left alone for a while");
-    rig.clock.advance_millis(60_000);
-    let error = rig.ask().await.unwrap_err();
-    assert!(error.is_retryable() && error.kind == ModelErrorKind::Server, "{error:?}");
-    rig.issuer.behave(|behaviour| behaviour.refuse = None);
-    rig.clock.advance_millis(30_000);
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_whose_asker_leaves_is_saved_all_the_same() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.clock.advance_millis(LASTS_MS);
-    rig.issuer.behave(|behaviour| behaviour.holds = true);
-    let model = rig.registry(&rig.auth).resolve("example/m", &BTreeMap::new()).unwrap();
-    let asking = tokio::spawn(async move { ask(&model).await });
-    let issuer = Arc::clone(&rig.issuer);
-    tokio::task::spawn_blocking(move || issuer.wait_for_renewals(1)).await.unwrap();
-    asking.abort();
-    assert!(asking.await.unwrap_err().is_cancelled());
-    rig.issuer.release();
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    assert_eq!(rig.issuer.renewals(), 1);
-}
-
-#[cfg(unix)]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pair_that_can_not_be_saved_is_not_lost() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.clock.advance_millis(LASTS_MS);
-    rig.issuer.behave(|behaviour| behaviour.holds = true);
-    let model = rig.registry(&rig.auth).resolve("example/m", &BTreeMap::new()).unwrap();
-    let asking = tokio::spawn(async move { ask(&model).await });
-    let issuer = Arc::clone(&rig.issuer);
-    tokio::task::spawn_blocking(move || issuer.wait_for_renewals(1)).await.unwrap();
-    // A file that is damaged meanwhile is not written over, by nobody.
-    let good = rig.file();
-    std::fs::write(rig.folder.path().join("auth.json"), "{\"damaged").unwrap();
-    rig.issuer.release();
-    let error = asking.await.unwrap().unwrap_err();
-    assert!(error.message.contains("auth.json") && !format!("{error:?}").contains(SECRET_MARK), "{error:?}");
-    assert_eq!(rig.file(), "{\"damaged");
-    std::fs::write(rig.folder.path().join("auth.json"), good).unwrap();
-    assert_eq!(words(&rig.ask().await.unwrap()), "ok");
-    assert_eq!(rig.issuer.renewals(), 1, "the pair that was given is used, and no other asked for");
-    assert_eq!(words(&rig.ask_by(&rig.other()).await.unwrap()), "ok");
-}
-
-/// ChatGPT's own way: its account goes along, and its backend is spoken to in its own way.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_chatgpt_login_leads_to_its_own_backend() {
-    let seen: Arc<std::sync::Mutex<Vec<mcode_testkit::RecordedRequest>>> = Arc::default();
-    let log = Arc::clone(&seen);
-    let script = Script::new().without_validation().fallback(move |request| {
-        log.lock().unwrap().push(request.clone());
-        Reply::text("ok")
-    });
-    let server = ModelServer::start(script).await;
-    let backend = format!("http://{}/backend-api/codex", server.address());
-    let rig = Rig::with(|config| {
-        config
-            .providers
-            .insert("openai".into(), ProviderEntry { base_url: Some(backend.clone()), ..ProviderEntry::default() });
-        let issuer = config.logins["example"].clone();
-        let device = issuer.device_url.as_ref().map(|url| url.replace("/device", "/api/accounts/deviceauth/usercode"));
-        // A free port, since the usual one may be taken on the machine of a test.
-        let redirect = Some("http://localhost/auth/callback".into());
-        config.logins.insert("openai".into(), LoginEntry { device_url: device, redirect, ..issuer });
-    })
-    .await;
-    rig.issuer.behave(|behaviour| behaviour.device = vec![Device::Pending, Device::Agreed]);
-    let by_device = rig.start("codex", Some(LoginFlow::Device)).await.unwrap();
-    assert_eq!(by_device.url, format!("{}/codex/device", rig.issuer.url()));
-    assert_eq!(rig.end(&by_device).await.unwrap().provider, "openai");
-    let in_browser = rig.start("chatgpt", None).await.unwrap();
-    rig.browse(&in_browser.url).await;
-    assert_eq!(rig.end(&in_browser).await.unwrap().account, ACCOUNT);
-    let asked = rig.issuer.asked("/authorize").remove(0);
-    assert_eq!(
-        (asked.fields["originator"].as_str(), asked.fields["codex_cli_simplified_flow"].as_str()),
-        ("mcode", "true")
-    );
-    // It comes before a key of the environment.
-    let env = BTreeMap::from([("OPENAI_API_KEY".to_owned(), "sk-of-the-environment".to_owned())]);
-    let model = rig.registry(&rig.auth).resolve("openai/gpt-5.5", &env).unwrap();
-    assert_eq!(
-        (model.access.wire, model.access.base_url.as_str()),
-        (mcode_models::Wire::OpenaiResponses, backend.as_str())
-    );
-    assert_eq!(words(&ask(&model).await.unwrap()), "ok");
-    let request = seen.lock().unwrap().pop().unwrap();
-    assert_eq!(request.path, "/backend-api/codex/responses");
-    assert_eq!(request.headers["authorization"], format!("Bearer {}", rig.issuer.access_token()));
-    assert_eq!(
-        (request.headers["chatgpt-account-id"].as_str(), request.headers["originator"].as_str()),
-        (ACCOUNT_ID, "mcode")
-    );
-    assert_eq!((&request.body["store"], request.body.get("max_output_tokens")), (&serde_json::json!(false), None));
-    // What the subscription does not have needs the key; what is not for this address is not sent there.
-    let other = rig.registry(&rig.auth).resolve("openai/gpt-4.1", &env).unwrap().access;
-    assert_eq!(other.key.unwrap().expose(), "sk-of-the-environment");
-    let error = rig.registry(&rig.auth).resolve("openai/gpt-4.1", &BTreeMap::new()).unwrap_err();
-    assert!(error.message.contains("does not have this model"), "{error:?}");
-    let elsewhere =
-        BTreeMap::from([("OPENAI_BASE_URL".to_owned(), "https://evil.example/backend-api/codex".to_owned())]);
-    let error = rig.registry(&rig.auth).resolve("openai/gpt-5.5", &elsewhere).unwrap_err();
-    assert!(error.message.contains("its own address only"), "{error:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_copilot_login_is_exchanged_for_short_lived_keys() {
-    let rig = Rig::with(|config| {
-        let issuer = config.logins["example"].clone();
-        let flow = Some("device".into());
-        config.logins.insert("github-copilot".into(), LoginEntry { authorize_url: None, flow, ..issuer });
-        let base_url = config.providers["example"].base_url.clone();
-        config.providers.insert("github-copilot".into(), ProviderEntry { base_url, ..ProviderEntry::default() });
-    })
-    .await;
-    rig.issuer.behave(|behaviour| {
-        behaviour.lasts = None;
-        behaviour.refreshable = false;
-        behaviour.device = vec![Device::Agreed];
-    });
-    let started = rig.start("copilot", None).await.unwrap();
-    assert_eq!(rig.end(&started).await.unwrap().provider, "github-copilot");
-    let model = rig.registry(&rig.auth).resolve("github-copilot/gpt-4.1", &BTreeMap::new()).unwrap();
-    // The server takes the issuer's own tokens only, so the exchanged one is refused, exchanged once more, and refused.
-    assert_eq!(ask(&model).await.unwrap_err().kind, ModelErrorKind::Auth);
-    let requests = rig.server.requests();
-    let keys: Vec<&str> = requests.iter().map(|request| request.headers["authorization"].as_str()).collect();
-    assert!(keys.len() == 2 && keys[0].contains("copilot-1") && keys[1].contains("copilot-2"), "{keys:?}");
-    assert_eq!(
-        (requests[0].headers["x-initiator"].as_str(), requests[0].headers["copilot-integration-id"].as_str()),
-        ("user", "mcode")
-    );
-    rig.issuer.revoke();
-    let error = ask(&model).await.unwrap_err();
-    assert!(
-        error.kind == ModelErrorKind::LoginRevoked && error.hint.contains("mcode login github-copilot"),
-        "{error:?}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_command_of_the_configuration_gives_a_key_and_is_asked_again_when_it_is_refused() {
-    let issuer = Arc::new(OauthIssuer::start());
-    let script = Script::new().without_validation().fallback(|request| {
-        let good = request.headers.get("authorization").is_some_and(|key| key == "Bearer key-3");
-        if good { Reply::text("ok") } else { Reply::status(401).message("wrong key") }
-    });
-    let server = ModelServer::start(script).await;
-    let entry = ProviderEntry {
-        base_url: Some(server.base_url(Wire::Chat)),
-        api_key: Some("command:give me SECRET-WORDS".into()),
-        ..ProviderEntry::default()
-    };
-    let config = Effective { providers: BTreeMap::from([("mine".to_owned(), entry)]), ..Effective::default() };
-    let config = Arc::new(config);
-    let count = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let folder = tempfile::tempdir().unwrap();
-    let source: Arc<dyn Fn() -> Arc<Effective> + Send + Sync> = Arc::new({
-        let config = Arc::clone(&config);
-        move || Arc::clone(&config)
-    });
-    let mut parts = AuthParts::in_folder(folder.path().to_path_buf(), Arc::clone(&source));
-    let runs = Arc::clone(&count);
-    parts.run_command = Arc::new(move |command| {
-        assert_eq!(command, "give me SECRET-WORDS");
-        let run = runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-        let given =
-            if run == 4 { Err("the command ended with status 1".to_owned()) } else { Ok(format!("key-{run}\n")) };
-        Box::pin(std::future::ready(given))
-    });
-    let registry = Registry::new(source).with_auth(Auth::new(parts));
-    let model = registry.resolve("mine/m", &BTreeMap::new()).unwrap();
-    assert!(!format!("{model:?}").contains("SECRET-WORDS"));
-    // key-1 is refused, key-2 as well; the next request has key-3, which stays.
-    assert_eq!(ask(&model).await.unwrap_err().kind, ModelErrorKind::Auth);
-    for _ in 0..3 {
-        assert_eq!(words(&ask(&model).await.unwrap()), "ok");
-    }
-    assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 3);
-    drop(issuer);
 }
