@@ -29,6 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcode-permissions", &["mcode-git", "mcode-events", "mcode-config"]),
     ("mcode-sandbox", &["mcode-git"]),
     ("mcode-toolhost", &["mcode-sandbox"]),
+    ("mcode-checkpoints", &["mcode-env", "mcode-git"]),
     ("mcode-tools", &["mcode-ids", "mcode-env", "mcode-events", "mcode-text", "mcode-permissions", "mcode-sandbox"]),
     (
         "mcode-agent",
@@ -132,7 +133,8 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     ("tower", &["mcode-endpoint"]),
     ("tree-sitter", &["mcode-permissions"]),
     ("tree-sitter-bash", &["mcode-permissions"]),
-    ("ignore", &["mcode-tools"]),
+    ("ignore", &["mcode-tools", "mcode-checkpoints"]),
+    ("zstd", &["mcode-checkpoints"]),
     ("grep-searcher", &["mcode-tools"]),
     ("grep-regex", &["mcode-tools"]),
     ("grep-matcher", &["mcode-tools"]),
