@@ -73,6 +73,8 @@ reasons! {
     RunEnded, "RUN_ENDED", 2, "go on in its thread with: mcode ask --thread THREAD PROMPT";
     /// The thread has too many commands waiting.
     ThreadBusy, "THREAD_BUSY", 6, "try again in a moment";
+    /// The thread has moved on since it was looked at.
+    ThreadMovedOn, "THREAD_MOVED_ON", 2, "look at it again with: mcode threads show THREAD";
     /// The thread's log can not be read to its end; it is read-only.
     ThreadDamaged, "THREAD_DAMAGED", 70, "read it with: mcode threads show THREAD, and start a new thread for new work";
     /// The request id was used before for another request.

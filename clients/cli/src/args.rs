@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, config, daemon, demo, doctor, login, models, packs, permissions, providers, runs, threads, trust,
-    usage, watch,
+    approvals, ask, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers, runs,
+    threads, trust, usage, watch,
 };
 
 /// A coding agent that lives in a daemon of your own.
@@ -82,9 +82,12 @@ pub(crate) enum Verb {
     Ask(Box<ask::AskArgs>),
     /// Print the events of a thread as they happen
     Watch(watch::WatchArgs),
-    /// List and show threads
+    /// List, show, search, name, fork and delete threads
     #[command(subcommand, visible_alias = "thread")]
     Threads(threads::ThreadsVerb),
+    /// List the projects that threads belong to, and say which one a folder is of
+    #[command(subcommand, visible_alias = "project")]
+    Projects(projects::ProjectsVerb),
     /// List, show, cancel and steer runs
     #[command(subcommand, visible_alias = "run")]
     Runs(runs::RunsVerb),

@@ -40,9 +40,15 @@ calls! {
     DaemonServiceClient reload_config(ReloadConfigRequest) -> ReloadConfigResponse within CALL_DEADLINE;
     ProjectServiceClient resolve_project(ResolveProjectRequest) -> ResolveProjectResponse within CALL_DEADLINE;
     ProjectServiceClient list_projects(ListProjectsRequest) -> ListProjectsResponse within CALL_DEADLINE;
+    ProjectServiceClient set_resource(SetResourceRequest) -> SetResourceResponse within CALL_DEADLINE;
     ThreadServiceClient create_thread(CreateThreadRequest) -> CreateThreadResponse within CALL_DEADLINE;
     ThreadServiceClient get_thread(GetThreadRequest) -> GetThreadResponse within CALL_DEADLINE;
     ThreadServiceClient list_threads(ListThreadsRequest) -> ListThreadsResponse within CALL_DEADLINE;
+    ThreadServiceClient get_latest_thread(GetLatestThreadRequest) -> GetLatestThreadResponse within CALL_DEADLINE;
+    ThreadServiceClient search_threads(SearchThreadsRequest) -> SearchThreadsResponse within CALL_DEADLINE;
+    ThreadServiceClient update_thread(UpdateThreadRequest) -> UpdateThreadResponse within CALL_DEADLINE;
+    ThreadServiceClient fork_thread(ForkThreadRequest) -> ForkThreadResponse within CALL_DEADLINE;
+    ThreadServiceClient rewind_thread(RewindThreadRequest) -> RewindThreadResponse within CALL_DEADLINE;
     ThreadServiceClient close_thread(CloseThreadRequest) -> CloseThreadResponse within LONG_CALL_DEADLINE;
     ThreadServiceClient delete_thread(DeleteThreadRequest) -> DeleteThreadResponse within LONG_CALL_DEADLINE;
     RunServiceClient start_run(StartRunRequest) -> StartRunResponse within CALL_DEADLINE;

@@ -134,8 +134,13 @@ impl Client {
     /// When none or several are meant, the id is of another kind, or the daemon does not answer.
     pub async fn thread_id(&self, text: &str) -> Result<String, ClientError> {
         let page = async |page_token: String, page_size: u32| {
-            let request =
-                v1::ListThreadsRequest { page_size, page_token, include_archived: true, ..Default::default() };
+            let request = v1::ListThreadsRequest {
+                page_size,
+                page_token,
+                include_archived: true,
+                by_activity: true,
+                ..Default::default()
+            };
             let response = self.list_threads(request).await?;
             let ids = response.threads.into_iter().map(|thread| thread.thread_id).collect();
             Ok((ids, response.next_page_token))

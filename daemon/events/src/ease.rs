@@ -27,4 +27,11 @@ impl Ease {
             messages: self.messages.max(other.messages),
         }
     }
+
+    /// The same for a history of which only so many entries are left.
+    #[must_use]
+    pub fn within(self, entries: usize) -> Self {
+        let Self { pictures, results, messages } = self;
+        Self { pictures: pictures.min(entries), results: results.min(entries), messages: messages.min(entries) }
+    }
 }

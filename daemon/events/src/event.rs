@@ -130,7 +130,17 @@ pub struct Question {
 #[allow(missing_docs, reason = "the fields are named by the types they hold; the variants say what happened")]
 pub enum EventBody {
     /// The thread exists.
-    ThreadCreated { project_id: ProjectId, cwd: String, title: String, model: String, mode: String, ephemeral: bool },
+    ThreadCreated {
+        project_id: ProjectId,
+        cwd: String,
+        /// The root of the work tree that `cwd` is in. Logs of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        root: String,
+        title: String,
+        model: String,
+        mode: String,
+        ephemeral: bool,
+    },
     /// It has another title.
     TitleChanged { title: String },
     /// It works in another mode from here on.
@@ -139,6 +149,14 @@ pub enum EventBody {
     ModelChanged { model: String },
     /// It was archived or brought back.
     ArchivedChanged { archived: bool },
+    /// It is kept at the top, or not any more.
+    PinnedChanged { pinned: bool },
+    /// It is found by these words from here on.
+    TagsChanged { tags: Vec<String> },
+    /// What is before was written by another thread up to `parent_seq`; from here on this one goes its own way.
+    ThreadForked { parent_id: ThreadId, parent_seq: Seq, title: String },
+    /// What was said after `to_seq` is not given to the model any more; the task list is what it was then.
+    Rewound { to_seq: Seq, tasks: Vec<TaskItem> },
     /// The user said something while a run was at work.
     InputQueued { input_id: InputId, delivery: Delivery, parts: Vec<Part> },
     /// A queued input was given to the model (its message follows) or taken back.
@@ -227,6 +245,10 @@ impl EventBody {
             Self::ModeChanged { .. } => "mode_changed",
             Self::ModelChanged { .. } => "model_changed",
             Self::ArchivedChanged { .. } => "archived_changed",
+            Self::PinnedChanged { .. } => "pinned_changed",
+            Self::TagsChanged { .. } => "tags_changed",
+            Self::ThreadForked { .. } => "thread_forked",
+            Self::Rewound { .. } => "rewound",
             Self::InputQueued { .. } => "input_queued",
             Self::InputTaken { .. } => "input_taken",
             Self::RunStarted { .. } => "run_started",
@@ -297,6 +319,10 @@ pub const KINDS: &[&str] = &[
     "mode_changed",
     "model_changed",
     "archived_changed",
+    "pinned_changed",
+    "tags_changed",
+    "thread_forked",
+    "rewound",
     "input_queued",
     "input_taken",
     "run_started",

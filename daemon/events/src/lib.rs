@@ -7,6 +7,7 @@
 
 pub mod audit;
 pub mod blob;
+mod branching;
 pub mod closing;
 pub mod ease;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod usage;
 
 pub use audit::{AuditEntry, AuditKind};
 pub use blob::{BlobError, BlobRef, Blobs};
+pub use branching::ForkPoint;
 pub use closing::closing_events;
 pub use ease::Ease;
 pub use event::{Event, EventBody, NewEvent};

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::blob::BlobRef;
 
+/// Characters of a message that lists show, about.
+const PREVIEW_CHARS_MAX: usize = 120;
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,6 +118,22 @@ impl Message {
             .iter()
             .filter_map(|part| if let Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
             .collect()
+    }
+
+    /// The beginning of the text, in one line.
+    #[must_use]
+    pub fn preview(&self) -> String {
+        let mut line = String::new();
+        let text = self.text();
+        for word in text.split_whitespace() {
+            let left = PREVIEW_CHARS_MAX.saturating_sub(line.chars().count());
+            if left == 0 {
+                break;
+            }
+            line.extend((!line.is_empty()).then_some(' '));
+            line.extend(word.chars().take(left));
+        }
+        line
     }
 
     /// All visible reasoning, joined.

@@ -11,6 +11,7 @@ use mcode_ids::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::branching::ForkPoint;
 use crate::ease::Ease;
 use crate::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Question};
 use crate::message::{Message, Role};
@@ -141,6 +142,8 @@ pub struct ThreadState {
     pub project_id: Option<ProjectId>,
     /// Where it works.
     pub cwd: String,
+    /// The root of the work tree that it was made in; empty where that is not known.
+    pub root: String,
     /// What it is called.
     pub title: String,
     /// `provider/model`.
@@ -149,10 +152,20 @@ pub struct ThreadState {
     pub mode: String,
     /// Whether it is put away.
     pub archived: bool,
+    /// Whether it is kept at the top.
+    pub pinned: bool,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// The thread that it was forked from.
+    pub forked: Option<ForkPoint>,
     /// Whether it is forgotten when its run ends.
     pub ephemeral: bool,
     /// What was said, in order.
     pub history: Vec<Arc<Entry>>,
+    /// The event of each entry of the history.
+    pub said_at: Vec<Seq>,
+    /// The beginning of what the user said last, in one line.
+    pub preview: String,
     /// What of it a model is not given any more, by its name: each has its own window.
     #[serde(default)]
     pub eases: BTreeMap<String, Ease>,
@@ -181,12 +194,18 @@ impl ThreadState {
             updated_at_ms: 0,
             project_id: None,
             cwd: String::new(),
+            root: String::new(),
             title: String::new(),
             model: String::new(),
             mode: String::new(),
             archived: false,
+            pinned: false,
+            tags: Vec::new(),
+            forked: None,
             ephemeral: false,
             history: Vec::new(),
+            said_at: Vec::new(),
+            preview: String::new(),
             eases: BTreeMap::new(),
             open: OpenItems::default(),
             queue: Vec::new(),
@@ -245,10 +264,11 @@ impl ThreadState {
         self.last_seq = event.seq;
         self.updated_at_ms = event.at_ms;
         match &event.body {
-            EventBody::ThreadCreated { project_id, cwd, title, model, mode, ephemeral } => {
+            EventBody::ThreadCreated { project_id, cwd, root, title, model, mode, ephemeral } => {
                 self.created_at_ms = event.at_ms;
                 self.project_id = Some(*project_id);
                 self.cwd.clone_from(cwd);
+                self.root.clone_from(root);
                 self.title.clone_from(title);
                 self.model.clone_from(model);
                 self.mode.clone_from(mode);
@@ -258,6 +278,9 @@ impl ThreadState {
             EventBody::ModeChanged { mode } => self.mode.clone_from(mode),
             EventBody::ModelChanged { model } => self.model.clone_from(model),
             EventBody::ArchivedChanged { archived } => self.archived = *archived,
+            EventBody::PinnedChanged { pinned } => self.pinned = *pinned,
+            EventBody::TagsChanged { tags } => self.tags.clone_from(tags),
+            EventBody::ThreadForked { .. } | EventBody::Rewound { .. } => self.apply_branching(event),
             EventBody::InputQueued { input_id, delivery, parts } => {
                 self.queue.push(QueuedInput { input_id: *input_id, delivery: *delivery, parts: parts.clone() });
             }
@@ -276,6 +299,16 @@ impl ThreadState {
             EventBody::Notice { .. } | EventBody::Opaque { .. } => {}
             _ => self.apply_activity(event),
         }
+    }
+
+    fn say(&mut self, seq: Seq, entry: Entry) {
+        if let Entry::Message { message, .. } = &entry
+            && message.role == Role::User
+        {
+            self.preview = message.preview();
+        }
+        self.history.push(Arc::new(entry));
+        self.said_at.push(seq);
     }
 
     fn apply_activity(&mut self, event: &Event) {
@@ -389,7 +422,7 @@ impl ThreadState {
             }
             EventBody::MessageFinished { message } => {
                 self.open.messages.remove(&message.item_id);
-                self.history.push(Arc::new(Entry::Message { message: message.clone(), turn_id: event.turn_id }));
+                self.say(event.seq, Entry::Message { message: message.clone(), turn_id: event.turn_id });
             }
             EventBody::MessageDiscarded { item_id, .. } => {
                 self.open.messages.remove(item_id);
@@ -411,7 +444,7 @@ impl ThreadState {
                         None => self.files.remove(&file.path),
                     };
                 }
-                self.history.push(Arc::new(Entry::ToolResult { name: name.clone(), result: result.clone() }));
+                self.say(event.seq, Entry::ToolResult { name: name.clone(), result: result.clone() });
             }
             _ => {}
         }

@@ -6,7 +6,10 @@ mod support;
 
 use mcode_events::event::EventBody;
 use mcode_events::state::Entry;
-use mcode_events::{Event, NewEvent, RunStatus, ThreadState, ToolCallStatus, Usage, closing_events};
+use mcode_events::tool::FileVersion;
+use mcode_events::{
+    Event, Message, NewEvent, Part, Role, RunStatus, ThreadState, ToolCallStatus, ToolResult, Usage, closing_events,
+};
 use mcode_ids::{RunId, Seq, StepId, TurnId};
 use support::{Dice, event, id, one_of_each, run, thread, turn};
 
@@ -158,4 +161,68 @@ fn a_process_may_outlive_its_run_when_it_is_told_so() {
     assert!(!ends.iter().any(|end| matches!(end.body, EventBody::ProcessExited { .. })));
     let ends = closing_events(&state, RunStatus::Done, "the run ended", true);
     assert_eq!(ends.iter().filter(|end| matches!(end.body, EventBody::ProcessExited { .. })).count(), 1);
+}
+
+/// What makes up a turn: a message of the user, a file that was looked at, the answer.
+fn spoken(seq: u64, number: u64, path: &str) -> Vec<Event> {
+    let message = |role, item| Message {
+        item_id: id("itm_", item),
+        role,
+        parts: vec![Part::text(format!("{number}"))],
+        origin: None,
+    };
+    let mut result = ToolResult::text(id("tc_", number), ToolCallStatus::Done, "1 line");
+    result.files = vec![FileVersion { path: path.to_owned(), hash: Some("0b".repeat(32)) }];
+    let bodies = [
+        EventBody::MessageFinished { message: message(Role::User, number * 10) },
+        EventBody::ToolCallFinished { name: "view".into(), result },
+        EventBody::MessageFinished { message: message(Role::Assistant, number * 10 + 1) },
+    ];
+    bodies.into_iter().zip(seq..).map(|(body, seq)| event(seq, body)).collect()
+}
+
+#[test]
+fn a_rewind_forgets_what_was_said_after_it_and_what_was_seen() {
+    let mut events = vec![life().remove(0)];
+    events.extend(spoken(2, 1, "/a"));
+    let mut before = fold(&events);
+    events.extend(spoken(5, 2, "/b"));
+    let eased = EventBody::HistoryEased {
+        model: "a/b".into(),
+        ease: mcode_events::Ease { pictures: 6, results: 4, messages: 2 },
+    };
+    events.push(event(8, eased));
+    events.push(event(9, EventBody::Rewound { to_seq: Seq::new(4), tasks: Vec::new() }));
+    let after = fold(&events);
+    assert_eq!((&after.history, &after.said_at, &after.files), (&before.history, &before.said_at, &before.files));
+    assert_eq!(after.ease_of("a/b"), mcode_events::Ease { pictures: 3, results: 3, messages: 2 });
+    // What is said next comes after what is left.
+    for event in spoken(10, 3, "/c") {
+        before.apply(&event);
+        events.push(event);
+    }
+    assert_eq!(fold(&events).history, before.history);
+    // Back to before everything, and further than there is.
+    for (to_seq, left) in [(0, 0), (1, 0), (2, 1), (1_000_000, 6)] {
+        let mut state = fold(&events);
+        state.apply(&event(50, EventBody::Rewound { to_seq: Seq::new(to_seq), tasks: Vec::new() }));
+        assert_eq!((state.history.len(), state.said_at.len()), (left, left), "back to {to_seq}");
+    }
+}
+
+#[test]
+fn a_fork_from_any_point_has_nothing_at_work_and_has_paid_nothing() {
+    let events = life();
+    for length in 1..=events.len() {
+        let mut state = fold(&events[..length]);
+        let history = state.history.clone();
+        let (parent_id, parent_seq) = (thread(), state.last_seq);
+        let forked = EventBody::ThreadForked { parent_id, parent_seq, title: "another way".into() };
+        state.apply(&event(length as u64 + 1, forked));
+        assert!(state.open.is_empty() && state.queue.is_empty(), "after {length} events");
+        assert_eq!((state.usage, state.title.as_str()), (Usage::default(), "another way"));
+        assert!(state.runs.iter().all(|run| run.ended_at_ms.is_some()), "after {length} events");
+        assert_eq!(state.history, history);
+        assert_eq!(state.forked.map(|point| (point.parent_id, point.seq)), Some((parent_id, parent_seq)));
+    }
 }

@@ -78,6 +78,9 @@ pub enum AppendError {
         /// Where it is.
         actual: Seq,
     },
+    /// The thread that a fork would come from is gone, or does not reach that far.
+    #[error("thread {0} is not there, or not that long")]
+    NoParent(ThreadId),
     /// No space is left.
     #[error("the disk is full")]
     DiskFull,

@@ -14,12 +14,16 @@ mod blobs;
 mod error;
 mod forget;
 mod grants;
+mod lineage;
 mod named;
 mod presence;
 mod projection;
+mod projects;
 mod read;
 mod row;
 mod schema;
+mod search;
+mod snippet;
 mod usage;
 mod write;
 
@@ -36,7 +40,9 @@ use mcode_ids::{ApprovalId, GoalId, ProjectId, QuestionId, RequestId, RunId, Seq
 pub use crate::audit::{AUDIT_CUT, AUDIT_RECORDS_MAX, AuditCheck, AuditRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
 pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};
-pub use crate::projection::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+pub use crate::projection::{Page, Place, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+pub use crate::search::{Found, SEARCHED_TEXT_MAX, Said, SearchFilter};
+pub use crate::snippet::Snippet;
 pub use crate::usage::{UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums};
 
 /// The largest event payload that is kept in the log itself, in bytes; larger ones go to a blob.
@@ -65,7 +71,7 @@ pub struct Append {
     pub events: Vec<NewEvent>,
     /// When, in milliseconds since 1970 UTC.
     pub at_ms: i64,
-    /// The thread as it stands after the events.
+    /// The thread as it stands after the events. One that is forked and new shares the events up to `expected`.
     pub row: ThreadRow,
     /// Runs that the events changed.
     pub runs: Vec<RunRow>,
@@ -120,9 +126,27 @@ impl Store {
         self.writer.append(append).await
     }
 
-    /// The project whose root is `root`; made when it is new.
-    pub async fn resolve_project(&self, candidate: ProjectRow) -> Result<ProjectRow, StoreError> {
-        self.writer.resolve_project(candidate).await
+    /// The project of a place; made when it is new.
+    pub async fn resolve_project(&self, place: Place) -> Result<ProjectRow, StoreError> {
+        self.writer.change(move |transaction, _now| projects::resolve(transaction, &place)).await
+    }
+
+    /// Has the threads of a known root belong to what the user calls so; an empty name takes that back. Resolve the place
+    /// again afterwards.
+    pub async fn set_resource(&self, root: String, resource: String) -> Result<(), StoreError> {
+        self.writer.change(move |transaction, _now| projects::set_resource(transaction, &root, &resource)).await
+    }
+
+    /// Looks through some of what was said and is not found yet; whether anything is left. Appends wait for some
+    /// milliseconds at most.
+    pub async fn index_some(&self) -> Result<bool, StoreError> {
+        let blobs = Arc::clone(&self.blobs);
+        self.writer.change(move |transaction, _now| search::index(transaction, &blobs)).await
+    }
+
+    /// Where something was said, best first.
+    pub async fn search(&self, filter: SearchFilter) -> Result<Found, ReadError> {
+        self.readers.run(move |reader| reader.search(&filter)).await
     }
 
     /// Forgets a thread: its events, its runs, its row.
@@ -143,7 +167,12 @@ impl Store {
 
     /// The fold of a thread's log; `None` when there is no such thread.
     pub async fn load(&self, thread_id: ThreadId) -> Result<Option<Loaded>, ReadError> {
-        self.readers.run(move |reader| reader.load(thread_id)).await
+        self.load_to(thread_id, None).await
+    }
+
+    /// The fold of a thread's log up to and with an event; to its end without one.
+    pub async fn load_to(&self, thread_id: ThreadId, upto: Option<Seq>) -> Result<Option<Loaded>, ReadError> {
+        self.readers.run(move |reader| reader.load(thread_id, upto)).await
     }
 
     /// A thread's row.

@@ -33,6 +33,15 @@ impl Named {
         }
     }
 
+    /// Notes what the payload of a row names, wherever it is.
+    fn look_into(&mut self, payload: &str, spilled: bool, blobs: &BlobFiles) {
+        self.look(payload, blobs);
+        // One that is lost names nothing any more.
+        if let Some(content) = spilled.then(|| blobs.get(payload).ok()).flatten() {
+            self.look(&String::from_utf8_lossy(&content), blobs);
+        }
+    }
+
     /// Adds all of it to what the thread names.
     pub(crate) fn keep(&self, connection: &Connection, thread: &str) -> rusqlite::Result<()> {
         let mut add = connection.prepare_cached(
@@ -46,20 +55,32 @@ impl Named {
     }
 }
 
-/// Forgets what a thread names; gives the bodies that no other names, and how often this one did.
-pub(crate) fn forget(transaction: &Transaction<'_>, thread_id: ThreadId) -> rusqlite::Result<Vec<(String, u32)>> {
-    let mut named: Vec<(String, u32)> = transaction
+/// Forgets what a log names; gives it, and how often it did.
+pub(crate) fn forget(transaction: &Transaction<'_>, log: ThreadId) -> rusqlite::Result<Vec<(String, u32)>> {
+    transaction
         .prepare_cached("DELETE FROM named WHERE thread_id = ?1 RETURNING hash, times")?
-        .query_map([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    let mut nobody = transaction.prepare_cached("SELECT NOT EXISTS (SELECT 1 FROM named WHERE hash = ?1)")?;
-    let mut left = Vec::new();
-    for (hash, times) in named.drain(..) {
-        if nobody.query_row([&hash], |row| row.get(0))? {
-            left.push((hash, times));
+        .query_map([log.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// Whether no log names a body.
+pub(crate) fn is_nobodys(transaction: &Transaction<'_>, hash: &str) -> rusqlite::Result<bool> {
+    transaction
+        .prepare_cached("SELECT NOT EXISTS (SELECT 1 FROM named WHERE hash = ?1)")?
+        .query_row([hash], |row| row.get(0))
+}
+
+/// Notes anew what the events of a log name.
+pub(crate) fn look_again(transaction: &Transaction<'_>, blobs: &BlobFiles, log: &str) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached("SELECT spilled, payload FROM events WHERE thread_id = ?1")?;
+    let mut rows = statement.query([log])?;
+    let mut named = Named::default();
+    while let Some(row) = rows.next()? {
+        if let Ok(payload) = row.get::<_, String>(1) {
+            named.look_into(&payload, row.get(0)?, blobs);
         }
     }
-    Ok(left)
+    named.keep(transaction, log)
 }
 
 /// Fills the table from the events of an older database. Each transaction does a part and notes how far it came, so that
@@ -90,11 +111,7 @@ pub(crate) fn fill_part(connection: &mut Connection, blobs: &BlobFiles) -> Resul
             // A damaged row is told when its thread is read.
             let Some(payload) = payload else { continue };
             let mut named = Named::default();
-            named.look(&payload, blobs);
-            // One that is lost names nothing any more.
-            if let Some(content) = spilled.then(|| blobs.get(&payload).ok()).flatten() {
-                named.look(&String::from_utf8_lossy(&content), blobs);
-            }
+            named.look_into(&payload, spilled, blobs);
             named.keep(&transaction, &reached.0)?;
         }
     }

@@ -1,5 +1,6 @@
 //! Rows that are folds of the log, kept in the same transaction, for lists and look-ups.
 
+use mcode_events::ForkPoint;
 use mcode_events::run::RunRecord;
 use mcode_events::state::ThreadState;
 use mcode_events::usage::Usage;
@@ -14,6 +15,8 @@ pub struct ThreadRow {
     pub project_id: ProjectId,
     /// Where it works.
     pub cwd: String,
+    /// The root of the work tree that it was made in; empty where that is not known.
+    pub root: String,
     /// What it is called.
     pub title: String,
     /// `provider/model`.
@@ -26,6 +29,14 @@ pub struct ThreadRow {
     pub active_run: Option<RunId>,
     /// Whether it is put away.
     pub archived: bool,
+    /// Whether it is kept at the top.
+    pub pinned: bool,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// The beginning of what the user said last.
+    pub preview: String,
+    /// The thread that it was forked from.
+    pub forked: Option<ForkPoint>,
     /// Whether it goes when its run ends.
     pub ephemeral: bool,
     /// Whether anything was started and has not ended.
@@ -48,12 +59,17 @@ impl ThreadRow {
             thread_id: state.thread_id,
             project_id: state.project_id?,
             cwd: state.cwd.clone(),
+            root: state.root.clone(),
             title: state.title.clone(),
             model: state.model.clone(),
             mode: state.mode.clone(),
             activity: state.activity().to_owned(),
             active_run: state.open.run,
             archived: state.archived,
+            pinned: state.pinned,
+            tags: state.tags.clone(),
+            preview: state.preview.clone(),
+            forked: state.forked,
             ephemeral: state.ephemeral,
             unfinished: !state.open.is_empty(),
             created_at_ms: state.created_at_ms,
@@ -73,17 +89,36 @@ pub struct RunRow {
     pub record: RunRecord,
 }
 
+/// A folder as its project is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The id of the project if it is new.
+    pub project_id: ProjectId,
+    /// The root of the work tree, absolute and resolved.
+    pub root: String,
+    /// What the project is known by: `git:host/path` of a remote, `path:/root` of the main work tree.
+    pub identity: String,
+    /// The folder's name.
+    pub name: String,
+    /// Which folder it is, wherever it is moved to; empty where that is not known.
+    pub folder: String,
+    /// Now, in milliseconds since 1970 UTC.
+    pub now_ms: i64,
+}
+
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectRow {
     /// Its id.
     pub project_id: ProjectId,
-    /// Its root folder, absolute and resolved.
+    /// The root folder that it was seen in first, absolute and resolved.
     pub root: String,
     /// The folder's name.
     pub name: String,
     /// When it was first seen, milliseconds since 1970 UTC.
     pub created_at_ms: i64,
+    /// What it is known by, at most some: `git:host/path`, `path:/root`, `resource:name`.
+    pub identities: Vec<String>,
 }
 
 /// Which threads to list.
@@ -91,8 +126,16 @@ pub struct ProjectRow {
 pub struct ThreadFilter {
     /// Only of this project.
     pub project_id: Option<ProjectId>,
+    /// Only of the work tree with this root.
+    pub root: Option<String>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only forked from this one.
+    pub parent: Option<ThreadId>,
     /// Archived ones too.
     pub include_archived: bool,
+    /// Newest activity first, whether pinned or not.
+    pub by_activity: bool,
     /// How many at most.
     pub page_size: u32,
     /// Where to go on.

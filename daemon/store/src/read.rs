@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mcode_events::ForkPoint;
 use mcode_events::event::Event;
 use mcode_events::state::ThreadState;
-use mcode_ids::{ProjectId, RequestId, RunId, Seq, ThreadId};
+use mcode_ids::{RequestId, RunId, Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::blobs::BlobFiles;
 use crate::error::{Damage, ReadError, StoreError};
-use crate::projection::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+use crate::lineage::Segment;
+use crate::projection::{Page, RunRow, ThreadFilter, ThreadRow};
 use crate::row::{COLUMNS, EventRow};
 use crate::{Loaded, StoredResponse};
 
@@ -63,10 +65,26 @@ impl Readers {
     }
 }
 
+/// Events of a thread as they are read, up to limits.
+struct Batch {
+    thread_id: ThreadId,
+    events: Vec<Event>,
+    bytes: usize,
+    expected: Seq,
+    max: u32,
+    max_bytes: usize,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.events.len() >= self.max as usize || self.bytes > self.max_bytes
+    }
+}
+
 /// One connection, for one read.
 pub(crate) struct Reader<'a> {
     pub(crate) connection: &'a Connection,
-    blobs: &'a BlobFiles,
+    pub(crate) blobs: &'a BlobFiles,
 }
 
 impl Reader<'_> {
@@ -92,54 +110,69 @@ impl Reader<'_> {
         max: u32,
         max_bytes: usize,
     ) -> Result<(Vec<Event>, Option<Damage>), ReadError> {
+        let mut batch = Batch { thread_id, events: Vec::new(), bytes: 0, expected: after.next(), max, max_bytes };
+        for segment in crate::lineage::segments(self.connection, thread_id, after)? {
+            if let Some(damage) = self.events_of_log(segment, &mut batch)? {
+                return Ok((batch.events, Some(damage)));
+            }
+            // What is missing at the end of a shared beginning is missed by whoever reads on.
+            if batch.is_full() || batch.expected <= segment.upto {
+                break;
+            }
+        }
+        Ok((batch.events, None))
+    }
+
+    fn events_of_log(&self, segment: Segment, batch: &mut Batch) -> Result<Option<Damage>, ReadError> {
+        let Segment { log, upto } = segment;
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM events WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+            "SELECT {COLUMNS} FROM events WHERE thread_id = ?1 AND seq >= ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4"
         ))?;
-        let after_number = i64::try_from(after.get()).unwrap_or(i64::MAX);
-        let mut rows = statement.query(params![thread_id.to_string(), after_number, max])?;
-        let (mut events, mut bytes, mut expected) = (Vec::new(), 0usize, after.next());
-        while bytes <= max_bytes {
+        let number = |seq: Seq| i64::try_from(seq.get()).unwrap_or(i64::MAX);
+        let left = batch.max.saturating_sub(u32::try_from(batch.events.len()).unwrap_or(u32::MAX));
+        let first = number(batch.expected);
+        let mut rows = statement.query(params![log.to_string(), first, number(upto), left])?;
+        while !batch.is_full() {
             let row = match rows.next() {
                 Ok(Some(row)) => EventRow::read(row),
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
-            let row = match row {
-                Ok(row) => row,
-                Err(error) => {
-                    let damage = Damage { thread_id, seq: expected, what: format!("the row does not read: {error}") };
-                    return Ok((events, Some(damage)));
-                }
+            let what = match row {
+                Ok(row) => match row.decode(log, batch.expected, self.blobs) {
+                    Ok((event, size)) => {
+                        batch.bytes = batch.bytes.saturating_add(size);
+                        batch.events.push(Event { thread_id: batch.thread_id, ..event });
+                        batch.expected = batch.expected.next();
+                        continue;
+                    }
+                    Err(damage) => damage.what,
+                },
+                Err(error) => format!("the row does not read: {error}"),
             };
-            match row.decode(thread_id, expected, self.blobs) {
-                Ok((event, size)) => {
-                    bytes = bytes.saturating_add(size);
-                    events.push(event);
-                }
-                Err(damage) => return Ok((events, Some(damage))),
-            }
-            expected = expected.next();
+            return Ok(Some(Damage { thread_id: batch.thread_id, seq: batch.expected, what }));
         }
-        Ok((events, None))
+        Ok(None)
     }
 
-    pub(crate) fn load(&self, thread_id: ThreadId) -> Result<Option<Loaded>, ReadError> {
+    pub(crate) fn load(&self, thread_id: ThreadId, upto: Option<Seq>) -> Result<Option<Loaded>, ReadError> {
         let Some(row) = self.thread(thread_id)? else { return Ok(None) };
+        let end = upto.map_or(row.last_seq, |upto| upto.min(row.last_seq));
         let mut state = ThreadState::new(thread_id);
-        loop {
+        while state.last_seq < end {
             let (events, damage) = self.events_until_damage(thread_id, state.last_seq, FOLD_BATCH, FOLD_BATCH_BYTES)?;
             let done = events.is_empty();
-            for event in &events {
+            for event in events.iter().take_while(|event| event.seq <= end) {
                 state.apply(event);
             }
-            if damage.is_some() {
+            if damage.is_some() && state.last_seq < end {
                 return Ok(Some(Loaded { state, damage }));
             }
             if done {
                 break;
             }
         }
-        let damage = (state.last_seq < row.last_seq).then(|| Damage {
+        let damage = (state.last_seq < end).then(|| Damage {
             thread_id,
             seq: state.last_seq.next(),
             what: format!("it is missing; the thread is known to reach {}", row.last_seq),
@@ -157,22 +190,44 @@ impl Reader<'_> {
     }
 
     pub(crate) fn threads(&self, filter: &ThreadFilter) -> Result<Page<ThreadRow>, ReadError> {
-        let (before_time, before_id) = match &filter.page_token {
+        let before = match &filter.page_token {
             Some(token) => split_token(token)?,
-            None => (i64::MAX, String::new()),
+            None => (1, i64::MAX, String::new()),
         };
-        let project = filter.project_id.map(|id| id.to_string());
+        // Which of the filters are there decides which index is used.
+        let first = if filter.by_activity { "updated_at" } else { "pinned" };
+        let mut conditions = if filter.by_activity {
+            "(updated_at, thread_id) < (?2, ?3) AND ?1 = ?1"
+        } else {
+            "(pinned, updated_at, thread_id) < (?1, ?2, ?3)"
+        }
+        .to_owned();
+        conditions.push_str(" AND ephemeral = 0");
+        let mut values: Vec<Box<dyn rusqlite::ToSql>> =
+            vec![Box::new(before.0), Box::new(before.1), Box::new(before.2), Box::new(i64::from(filter.page_size) + 1)];
+        let mut add = |condition: &str, value: Option<String>| {
+            if let Some(value) = value {
+                values.push(Box::new(value));
+                conditions.push_str(&condition.replace('?', &format!("?{}", values.len())));
+            }
+        };
+        let of_project = " AND (project_id = ? OR project_id IN (SELECT project_id FROM projects WHERE joined = ?))";
+        add(of_project, filter.project_id.map(|id| id.to_string()));
+        add(" AND root = ?", filter.root.clone());
+        add(" AND parent = ?", filter.parent.map(|id| id.to_string()));
+        add(" AND EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE tag.value = ?)", filter.tag.clone());
+        if !filter.include_archived {
+            conditions.push_str(" AND archived = 0");
+        }
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT {THREAD_COLUMNS} FROM threads
-             WHERE (?1 IS NULL OR project_id = ?1) AND (?2 OR archived = 0) AND ephemeral = 0
-               AND (updated_at < ?3 OR (updated_at = ?3 AND thread_id < ?4))
-             ORDER BY updated_at DESC, thread_id DESC LIMIT ?5"
+            "SELECT {THREAD_COLUMNS} FROM threads WHERE {conditions}
+             ORDER BY {first} DESC, updated_at DESC, thread_id DESC LIMIT ?4"
         ))?;
-        let limit = i64::from(filter.page_size) + 1;
         let rows = statement
-            .query_map(params![project, filter.include_archived, before_time, before_id, limit], thread_row)?
+            .query_map(rusqlite::params_from_iter(values), thread_row)?
             .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(page(rows, filter.page_size, |row| format!("{}:{}", row.updated_at_ms, row.thread_id)))
+        let token = |row: &ThreadRow| format!("{}:{}:{}", u8::from(row.pinned), row.updated_at_ms, row.thread_id);
+        Ok(page(rows, filter.page_size, token))
     }
 
     pub(crate) fn unfinished_threads(&self) -> Result<Vec<ThreadId>, ReadError> {
@@ -259,29 +314,11 @@ impl Reader<'_> {
             .optional()?;
         Ok(response)
     }
-
-    pub(crate) fn projects(&self, page_size: u32, page_token: Option<&str>) -> Result<Page<ProjectRow>, ReadError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT project_id, root, name, created_at FROM projects WHERE project_id < ?1 ORDER BY project_id DESC LIMIT ?2",
-        )?;
-        let rows = statement
-            .query_map(params![page_token.unwrap_or("~"), i64::from(page_size) + 1], project_row)?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(page(rows, page_size, |row| row.project_id.to_string()))
-    }
-
-    pub(crate) fn project(&self, project_id: ProjectId) -> Result<Option<ProjectRow>, ReadError> {
-        let row = self
-            .connection
-            .prepare_cached("SELECT project_id, root, name, created_at FROM projects WHERE project_id = ?1")?
-            .query_row([project_id.to_string()], project_row)
-            .optional()?;
-        Ok(row)
-    }
 }
 
 const THREAD_COLUMNS: &str = "thread_id, project_id, cwd, title, model, mode, activity, active_run, archived, ephemeral, \
-                              unfinished, created_at, updated_at, last_seq, usage";
+                              unfinished, created_at, updated_at, last_seq, usage, root, pinned, tags, preview, parent, \
+                              parent_seq";
 
 fn thread_row(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
     Ok(ThreadRow {
@@ -300,6 +337,16 @@ fn thread_row(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
         updated_at_ms: row.get(12)?,
         last_seq: Seq::new(u64::try_from(row.get::<_, i64>(13)?).unwrap_or(0)),
         usage: serde_json::from_str(&row.get::<_, String>(14)?).unwrap_or_default(),
+        root: row.get(15)?,
+        pinned: row.get(16)?,
+        tags: serde_json::from_str(&row.get::<_, String>(17)?).unwrap_or_default(),
+        preview: row.get(18)?,
+        forked: match row.get::<_, Option<String>>(19)?.and_then(|id| id.parse().ok()) {
+            Some(parent_id) => {
+                Some(ForkPoint { parent_id, seq: Seq::new(u64::try_from(row.get::<_, i64>(20)?).unwrap_or(0)) })
+            }
+            None => None,
+        },
     })
 }
 
@@ -308,10 +355,6 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     let record = serde_json::from_str(&record)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, Box::new(error)))?;
     Ok(RunRow { thread_id: parsed(row, 0)?, record })
-}
-
-pub(crate) fn project_row(row: &Row<'_>) -> rusqlite::Result<ProjectRow> {
-    Ok(ProjectRow { project_id: parsed(row, 0)?, root: row.get(1)?, name: row.get(2)?, created_at_ms: row.get(3)? })
 }
 
 pub(crate) fn parsed<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
@@ -331,9 +374,8 @@ pub(crate) fn page<T>(mut rows: Vec<T>, page_size: u32, token: impl Fn(&T) -> St
     Page { rows, next }
 }
 
-fn split_token(token: &str) -> Result<(i64, String), ReadError> {
-    token
-        .split_once(':')
-        .and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())))
+fn split_token(token: &str) -> Result<(i64, i64, String), ReadError> {
+    let mut parts = token.splitn(3, ':');
+    (|| Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.to_owned())))()
         .ok_or_else(|| ReadError::BadPageToken(token.chars().take(80).collect()))
 }

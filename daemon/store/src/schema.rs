@@ -147,6 +147,69 @@ CREATE TABLE usage (
 CREATE INDEX usage_by_time ON usage (at);
 CREATE INDEX usage_by_goal ON usage (goal_id) WHERE goal_id <> '';
 ",
+    // Threads that share their beginnings, what lists show of a thread, projects that are known by more than their
+    // folder, and the index of what was said, which is filled in the background.
+    "
+CREATE TABLE lineage (
+    thread_id TEXT NOT NULL,
+    upto      INTEGER NOT NULL,
+    log       TEXT NOT NULL,
+    PRIMARY KEY (thread_id, upto)
+) WITHOUT ROWID;
+CREATE INDEX lineage_by_log ON lineage (log, upto);
+ALTER TABLE threads ADD COLUMN root TEXT NOT NULL DEFAULT '';
+ALTER TABLE threads ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE threads ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE threads ADD COLUMN preview TEXT NOT NULL DEFAULT '';
+ALTER TABLE threads ADD COLUMN parent TEXT;
+ALTER TABLE threads ADD COLUMN parent_seq INTEGER NOT NULL DEFAULT 0;
+UPDATE threads SET root = COALESCE((SELECT root FROM projects WHERE projects.project_id = threads.project_id), '');
+DROP INDEX threads_by_activity;
+DROP INDEX threads_by_project;
+CREATE INDEX threads_by_activity ON threads (pinned DESC, updated_at DESC, thread_id DESC);
+CREATE INDEX threads_by_project ON threads (project_id, pinned DESC, updated_at DESC, thread_id DESC);
+CREATE INDEX threads_by_time ON threads (updated_at DESC, thread_id DESC);
+CREATE INDEX threads_by_root ON threads (root, updated_at DESC);
+CREATE INDEX threads_by_parent ON threads (parent, thread_id DESC) WHERE parent IS NOT NULL;
+ALTER TABLE projects RENAME TO projects_by_root;
+CREATE TABLE projects (
+    project_id TEXT PRIMARY KEY,
+    root       TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    joined     TEXT
+);
+INSERT INTO projects SELECT project_id, root, name, created_at, NULL FROM projects_by_root;
+CREATE TABLE identities (
+    identity   TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL
+) WITHOUT ROWID;
+INSERT INTO identities SELECT 'path:' || root, project_id FROM projects_by_root;
+CREATE TABLE roots (
+    root       TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    folder     TEXT NOT NULL,
+    resource   TEXT NOT NULL
+) WITHOUT ROWID;
+INSERT INTO roots SELECT root, project_id, '', '' FROM projects_by_root;
+CREATE INDEX roots_by_folder ON roots (folder) WHERE folder <> '';
+DROP TABLE projects_by_root;
+CREATE VIRTUAL TABLE said USING fts5(text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE said_at (
+    id        INTEGER PRIMARY KEY,
+    thread_id TEXT NOT NULL,
+    seq       INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    role      TEXT NOT NULL
+);
+CREATE INDEX said_by_thread ON said_at (thread_id, seq);
+CREATE TABLE searched (
+    thread_id TEXT PRIMARY KEY,
+    seq       INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE unsearched (thread_id TEXT PRIMARY KEY) WITHOUT ROWID;
+INSERT INTO unsearched SELECT thread_id FROM threads WHERE ephemeral = 0;
+",
 ];
 
 /// The schema version that first had the table of usage.

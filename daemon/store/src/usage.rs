@@ -272,7 +272,7 @@ impl Reader<'_> {
     }
 }
 
-const WHERE: &str = "WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR project_id = ?3) AND (?4 IS NULL OR thread_id = ?4)";
+const WHERE: &str = "WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR project_id = ?3 OR project_id IN (SELECT project_id FROM projects WHERE joined = ?3)) AND (?4 IS NULL OR thread_id = ?4)";
 
 fn ids(filter: &UsageFilter) -> (Option<String>, Option<String>) {
     (filter.project_id.map(|id| id.to_string()), filter.thread_id.map(|id| id.to_string()))

@@ -13,7 +13,7 @@ use crate::blobs::BlobFiles;
 use crate::error::{AppendError, StoreError};
 use crate::named::Named;
 use crate::presence::Presence;
-use crate::projection::{ProjectRow, RunRow, ThreadRow};
+use crate::projection::{RunRow, ThreadRow};
 use crate::row::EventRow;
 use crate::usage::Paid;
 use crate::{Append, REQUEST_ID_KEPT_MS};
@@ -33,7 +33,6 @@ type AppendReply = oneshot::Sender<Result<Seq, AppendError>>;
 #[derive(Debug)]
 enum Command {
     Append(Box<Append>, AppendReply),
-    ResolveProject(ProjectRow, oneshot::Sender<Result<ProjectRow, StoreError>>),
     DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
     Audit(Vec<AuditEntry>, oneshot::Sender<Result<(), StoreError>>),
     Change(Change),
@@ -75,12 +74,6 @@ impl Writer {
     pub(crate) async fn append(&self, append: Append) -> Result<Seq, AppendError> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Append(Box::new(append), reply)).await?;
-        answer.await.map_err(|_| StoreError::Closed)?
-    }
-
-    pub(crate) async fn resolve_project(&self, candidate: ProjectRow) -> Result<ProjectRow, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::ResolveProject(candidate, reply)).await?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -148,10 +141,6 @@ impl WriterThread {
             match command {
                 Command::Append(append, reply) => appends.push((append, reply)),
                 Command::Audit(entries, reply) => audits.push((entries, reply)),
-                Command::ResolveProject(candidate, reply) => {
-                    // A caller that has gone away does not matter: the row is right either way.
-                    let _ = reply.send(self.resolve_project(&candidate)).is_ok();
-                }
                 Command::DeleteThread(thread_id, reply) => {
                     let _ = reply.send(self.delete_thread(thread_id)).is_ok();
                 }
@@ -226,19 +215,6 @@ impl WriterThread {
         Ok(seqs)
     }
 
-    fn resolve_project(&mut self, candidate: &ProjectRow) -> Result<ProjectRow, StoreError> {
-        self.connection.execute(
-            "INSERT INTO projects (project_id, root, name, created_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (root) DO NOTHING",
-            params![candidate.project_id.to_string(), candidate.root, candidate.name, candidate.created_at_ms],
-        )?;
-        let row = self.connection.query_row(
-            "SELECT project_id, root, name, created_at FROM projects WHERE root = ?1",
-            [&candidate.root],
-            crate::read::project_row,
-        )?;
-        Ok(row)
-    }
-
     fn delete_thread(&mut self, thread_id: ThreadId) -> Result<(), StoreError> {
         crate::forget::thread(&mut self.connection, &self.blobs, thread_id)
     }
@@ -275,7 +251,15 @@ fn write(
         .prepare_cached("SELECT last_seq FROM threads WHERE thread_id = ?1")?
         .query_row([&thread], |row| row.get(0))
         .optional()?;
-    let actual = Seq::new(u64::try_from(actual.unwrap_or(0)).unwrap_or(0));
+    let actual = match (actual, append.row.forked) {
+        // The first words of a fork: what is before them is in other logs.
+        (None, Some(point)) if append.expected == point.seq => {
+            crate::lineage::fork(transaction, append.thread_id, point)?;
+            crate::search::begin_at(transaction, &thread, point.seq)?;
+            point.seq
+        }
+        (actual, _) => Seq::new(u64::try_from(actual.unwrap_or(0)).unwrap_or(0)),
+    };
     if actual != append.expected {
         return Err(AppendError::Conflict { thread_id: append.thread_id, expected: append.expected, actual });
     }
@@ -303,6 +287,9 @@ fn write(
         write_usage(transaction, append, &thread, row.seq, event)?;
     }
     write_thread(transaction, &thread, &append.row)?;
+    if !append.row.ephemeral && rows.iter().any(|row| crate::search::is_said(&row.kind)) {
+        crate::search::note(transaction, &thread)?;
+    }
     for run in &append.runs {
         write_run(transaction, run)?;
     }
@@ -359,11 +346,16 @@ fn write_look_ups(transaction: &Transaction<'_>, thread: &str, body: &EventBody)
 }
 
 fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
+    // The root of a thread whose log does not say it was found out when the table was made.
     transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO threads (thread_id, project_id, cwd, title, model, mode, activity, active_run, archived,
-             ephemeral, unfinished, created_at, updated_at, last_seq, usage)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            "INSERT INTO threads (thread_id, project_id, cwd, title, model, mode, activity, active_run, archived, ephemeral,
+             unfinished, created_at, updated_at, last_seq, usage, root, pinned, tags, preview, parent, parent_seq)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+             ON CONFLICT (thread_id) DO UPDATE SET project_id = ?2, cwd = ?3, title = ?4, model = ?5, mode = ?6,
+             activity = ?7, active_run = ?8, archived = ?9, ephemeral = ?10, unfinished = ?11, created_at = ?12,
+             updated_at = ?13, last_seq = ?14, usage = ?15, root = iif(?16 = '', root, ?16), pinned = ?17, tags = ?18,
+             preview = ?19, parent = ?20, parent_seq = ?21",
         )?
         .execute(params![
             thread,
@@ -381,6 +373,12 @@ fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) ->
             row.updated_at_ms,
             i64::try_from(row.last_seq.get()).unwrap_or(i64::MAX),
             serde_json::to_string(&row.usage)?,
+            row.root,
+            row.pinned,
+            serde_json::to_string(&row.tags)?,
+            row.preview,
+            row.forked.map(|point| point.parent_id.to_string()),
+            row.forked.map_or(0, |point| i64::try_from(point.seq.get()).unwrap_or(i64::MAX)),
         ])?;
     Ok(())
 }

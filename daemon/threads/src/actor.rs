@@ -256,6 +256,18 @@ impl Actor {
                 let result = self.create(&thread, request).await;
                 let _ = reply.send(result).is_ok();
             }
+            Command::Fork { fork, reply } => {
+                let result = self.fork(fork).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Change { change, reply } => {
+                let result = self.change(change).await;
+                let _ = reply.send(result).is_ok();
+            }
+            Command::Rewind { to, reply } => {
+                let result = self.rewind(to).await;
+                let _ = reply.send(result).is_ok();
+            }
             Command::Start { run, reply } => {
                 let result = self.start(*run).await;
                 let _ = reply.send(result).is_ok();

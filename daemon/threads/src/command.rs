@@ -191,6 +191,34 @@ pub struct Answered {
     pub rule: Option<String>,
 }
 
+/// What of a thread is changed; `None` leaves it as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// What it is called.
+    pub title: Option<String>,
+    /// Whether it is put away.
+    pub archived: Option<bool>,
+    /// Whether it is kept at the top.
+    pub pinned: Option<bool>,
+    /// Words to find it by.
+    pub tags: Option<Vec<String>>,
+    /// Where the thread was seen; the change is refused when it has moved on.
+    pub expected: Option<Seq>,
+}
+
+/// A thread that goes its own way from a point of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFork {
+    /// The other thread.
+    pub parent_id: ThreadId,
+    /// The last event that both share; `None` is the latest.
+    pub at: Option<Seq>,
+    /// What the new one is called; empty for the same.
+    pub title: String,
+    /// Makes a retry safe, with a hash of the request.
+    pub request: Option<(RequestId, String)>,
+}
+
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ThreadError>>;
 
 /// A message to an actor.
@@ -200,6 +228,19 @@ pub(crate) enum Command {
         thread: NewThread,
         request: Option<(RequestId, String)>,
         reply: Reply<Seq>,
+    },
+    Fork {
+        fork: NewFork,
+        reply: Reply<Seq>,
+    },
+    Change {
+        change: Change,
+        reply: Reply<Seq>,
+    },
+    /// Answered with how much of the history is not given to the model any more.
+    Rewind {
+        to: Seq,
+        reply: Reply<u32>,
     },
     Start {
         run: Box<NewRun>,
@@ -241,12 +282,14 @@ impl Command {
     /// Answers a command that can not be carried out.
     pub(crate) fn fail(self, error: ThreadError) {
         match self {
-            Self::Create { reply, .. } => drop(reply.send(Err(error))),
+            Self::Create { reply, .. } | Self::Fork { reply, .. } | Self::Change { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+            Self::Rewind { reply, .. } | Self::End { reply, .. } => drop(reply.send(Err(error))),
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
             Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
-            Self::End { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
         }
     }

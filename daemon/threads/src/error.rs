@@ -1,6 +1,6 @@
 //! Why a thread refuses.
 
-use mcode_ids::{RunId, ThreadId};
+use mcode_ids::{RunId, Seq, ThreadId};
 use mcode_models::ModelError;
 use mcode_store::{AppendError, Damage, ReadError, StoreError};
 
@@ -44,6 +44,16 @@ pub enum ThreadError {
     /// Somebody else settled it first.
     #[error("{0} was settled already")]
     AlreadyResolved(String),
+    /// The thread has moved on since it was looked at.
+    #[error("thread {thread_id} is at event {actual}, not at {expected} any more")]
+    MovedOn {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Where it was seen.
+        expected: Seq,
+        /// Where it is.
+        actual: Seq,
+    },
     /// A field of the request does not fit.
     #[error("{field}: {message}")]
     InvalidArgument {
@@ -101,6 +111,7 @@ impl From<AppendError> for ThreadError {
     fn from(error: AppendError) -> Self {
         match error {
             AppendError::DiskFull => Self::DiskFull,
+            AppendError::NoParent(parent) => Self::NotFound { what: "thread", id: parent.to_string() },
             other => Self::Store(Box::new(other)),
         }
     }

@@ -12,11 +12,13 @@ mod actor;
 mod adopting;
 mod asking;
 pub mod audit;
+pub mod branching;
 mod closing;
 pub mod command;
 pub mod deps;
 mod ending;
 pub mod error;
+mod identity;
 mod inputs;
 mod pending;
 pub mod permissions;
@@ -26,6 +28,7 @@ pub mod registry;
 pub mod resuming;
 pub mod rules;
 mod run;
+mod searching;
 mod signals;
 pub mod spending;
 mod starting;
@@ -34,7 +37,8 @@ mod waking;
 
 pub use audit::Caller;
 pub use command::{
-    Answered, Asker, Bounds, GrantScope, NewInput, NewRun, NewThread, Resolution, RunSurroundings, Started,
+    Answered, Asker, Bounds, Change, GrantScope, NewFork, NewInput, NewRun, NewThread, Resolution, RunSurroundings,
+    Started,
 };
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
@@ -44,11 +48,13 @@ pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
 pub use mcode_events::audit::AuditEntry;
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
-    AuditCheck, AuditRow, GrantRow, Page, ProjectRow, RunRow, StoreError, ThreadFilter, ThreadRow, UsageFilter,
-    UsageGroup, UsageReport, UsageRow, UsageSums,
+    AuditCheck, AuditRow, Found, GrantRow, Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter,
+    ThreadRow, UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
+pub use project::Resolved;
 pub use registry::{Subscription, Threads};
 pub use rules::{Place, RuleBook};
+pub use searching::Latest;
 pub use trust::{ProjectTrust, TrustItem, TrustState};

@@ -1,9 +1,10 @@
-//! Which project a folder belongs to: the nearest folder above it with a `.git`, else the folder itself.
+//! Which project a folder belongs to. Its work tree is the nearest folder above it with a `.git`, else the folder itself;
+//! its project is what that is known by ([`crate::identity`]).
 
 use std::path::{Path, PathBuf};
 
 use mcode_ids::ProjectId;
-use mcode_store::ProjectRow;
+use mcode_store::{Place, ProjectRow};
 
 use crate::deps::Deps;
 use crate::error::ThreadError;
@@ -26,16 +27,47 @@ pub(crate) async fn root(cwd: String) -> Result<PathBuf, ThreadError> {
         .map_err(|error| ThreadError::InvalidArgument { field: "cwd", message: format!("'{shown}': {error}") })
 }
 
+/// A project, and the work tree of it that a folder is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The project.
+    pub project: ProjectRow,
+    /// The root of the work tree, absolute and resolved.
+    pub root: String,
+}
+
 /// The project that `cwd` belongs to; made when it is new.
-pub(crate) async fn resolve(deps: &Deps, cwd: String) -> Result<ProjectRow, ThreadError> {
+pub(crate) async fn resolve(deps: &Deps, cwd: String) -> Result<Resolved, ThreadError> {
     let root = root(cwd).await?;
-    let candidate = ProjectRow {
+    let place = Place {
         project_id: ProjectId::from_uuid(deps.ids.next()),
         name: name_of(&root),
         root: root.to_string_lossy().into_owned(),
-        created_at_ms: deps.clock.now().millis(),
+        identity: String::new(),
+        folder: String::new(),
+        now_ms: deps.clock.now().millis(),
     };
-    Ok(deps.store.resolve_project(candidate).await?)
+    let looked =
+        tokio::task::spawn_blocking(move || (crate::identity::of(&root), crate::identity::folder(&root))).await;
+    let (identity, folder) = looked.map_err(|error| ThreadError::Store(Box::new(error)))?;
+    let root = place.root.clone();
+    Ok(Resolved { project: deps.store.resolve_project(Place { identity, folder, ..place }).await?, root })
+}
+
+/// Longest name that a user can give what threads belong to, in bytes.
+const RESOURCE_BYTES_MAX: usize = 200;
+
+/// Has the threads of this work tree belong to what the user calls `resource`, with those of all others that do; an empty
+/// name has them belong to their project again.
+pub(crate) async fn set_resource(deps: &Deps, cwd: String, resource: &str) -> Result<Resolved, ThreadError> {
+    let resource = resource.trim();
+    if resource.len() > RESOURCE_BYTES_MAX || resource.chars().any(char::is_control) {
+        let message = format!("at most {RESOURCE_BYTES_MAX} bytes, in one line");
+        return Err(ThreadError::InvalidArgument { field: "resource", message });
+    }
+    let known = resolve(deps, cwd.clone()).await?;
+    deps.store.set_resource(known.root, resource.to_owned()).await?;
+    resolve(deps, cwd).await
 }
 
 /// The name of a project for people.

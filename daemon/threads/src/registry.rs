@@ -12,9 +12,10 @@ use mcode_tools::shell::ProcessRow;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::actor::{self, Loading, MAILBOX};
-use crate::command::{Answered, Command, NewInput, NewRun, NewThread, Reply, Resolution, Started};
+use crate::command::{Answered, Change, Command, NewFork, NewInput, NewRun, NewThread, Reply, Resolution, Started};
 use crate::deps::Deps;
 use crate::error::ThreadError;
+use crate::project::Resolved;
 
 /// Clients that may watch one thread at the same time.
 pub const SUBSCRIBERS_MAX: usize = 64;
@@ -88,6 +89,31 @@ impl Threads {
             .ask(thread_id, |reply| Command::Create { thread: thread.clone(), request: request.clone(), reply })
             .await?;
         Ok((thread_id, seq))
+    }
+
+    /// Makes a thread that shares the beginning of another; gives the last event that both have.
+    pub async fn fork(&self, fork: NewFork) -> Result<(ThreadId, Seq), ThreadError> {
+        let _guard = match self.earlier(fork.request.as_ref()).await? {
+            Earlier::Answered(response) => return decode_made(&response),
+            Earlier::New(guard) => guard,
+        };
+        self.known(fork.parent_id).await?;
+        let thread_id = self.new_thread_id();
+        let seq = self.ask(thread_id, |reply| Command::Fork { fork: fork.clone(), reply }).await?;
+        Ok((thread_id, seq))
+    }
+
+    /// Changes what a thread is called and where lists show it.
+    pub async fn change(&self, thread_id: ThreadId, change: Change) -> Result<ThreadRow, ThreadError> {
+        self.known(thread_id).await?;
+        self.ask(thread_id, |reply| Command::Change { change: change.clone(), reply }).await?;
+        self.known(thread_id).await
+    }
+
+    /// Goes back to an event of a thread; gives how much the model is not given any more.
+    pub async fn rewind(&self, thread_id: ThreadId, to: Seq) -> Result<u32, ThreadError> {
+        self.known(thread_id).await?;
+        self.ask(thread_id, |reply| Command::Rewind { to, reply }).await
     }
 
     /// Starts a run in a new or an idle thread.
@@ -270,8 +296,14 @@ impl Threads {
     }
 
     /// The project that a folder belongs to; made when it is new.
-    pub async fn project_of(&self, cwd: String) -> Result<ProjectRow, ThreadError> {
+    pub async fn project_of(&self, cwd: String) -> Result<Resolved, ThreadError> {
         crate::project::resolve(&self.inner.deps, cwd).await
+    }
+
+    /// Has the threads of a folder's work tree belong to what the user calls `resource`; empty for the project as it is
+    /// found.
+    pub async fn set_resource(&self, cwd: String, resource: &str) -> Result<Resolved, ThreadError> {
+        crate::project::set_resource(&self.inner.deps, cwd, resource).await
     }
 
     /// Runs at work.

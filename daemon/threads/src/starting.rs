@@ -55,10 +55,11 @@ impl Actor {
     }
 
     async fn created(&self, thread: &NewThread) -> Result<NewEvent, ThreadError> {
-        let project = crate::project::resolve(&self.deps, thread.cwd.clone()).await?;
+        let place = crate::project::resolve(&self.deps, thread.cwd.clone()).await?;
         Ok(NewEvent::of_thread(EventBody::ThreadCreated {
-            project_id: project.project_id,
+            project_id: place.project.project_id,
             cwd: thread.cwd.clone(),
+            root: place.root,
             title: thread.title.clone(),
             model: thread.model.clone(),
             mode: thread.mode.as_str().to_owned(),
@@ -156,19 +157,16 @@ impl Actor {
         Ok(Working { options, root, project, surroundings })
     }
 
-    /// The root of the project that a run in this folder is of.
+    /// The root of the work tree that a run in this folder is of.
     pub(crate) async fn project_root(&self, cwd: &str) -> PathBuf {
         let cwd = PathBuf::from(cwd);
-        let known = match self.state.project_id {
-            Some(id) => self.deps.store.project(id).await.ok().flatten().map(|project| PathBuf::from(project.root)),
-            None => {
-                let folder = cwd.clone();
-                let root = tokio::task::spawn_blocking(move || crate::project::root_of(&folder)).await;
-                root.ok().and_then(Result::ok)
-            }
-        };
-        // A run that stands outside its thread's project (a worktree, another folder) has its own root.
-        known.filter(|root| cwd.starts_with(root)).unwrap_or(cwd)
+        let known = Some(PathBuf::from(&self.state.root)).filter(|root| root.is_absolute() && cwd.starts_with(root));
+        if let Some(root) = known {
+            return root;
+        }
+        let folder = cwd.clone();
+        let root = tokio::task::spawn_blocking(move || crate::project::root_of(&folder)).await;
+        root.ok().and_then(Result::ok).unwrap_or(cwd)
     }
 
     /// Keys that the configuration knows: their values are not written down.

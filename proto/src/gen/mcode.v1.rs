@@ -27,7 +27,7 @@ pub struct Project {
     /// prj\_ and 32 hex digits.
     #[prost(string, tag = "1")]
     pub project_id: ::prost::alloc::string::String,
-    /// The root folder, absolute.
+    /// The root folder that it was seen in first, absolute.
     #[prost(string, tag = "2")]
     pub root: ::prost::alloc::string::String,
     /// The folder's name.
@@ -36,6 +36,9 @@ pub struct Project {
     /// When it was first seen.
     #[prost(message, optional, tag = "4")]
     pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What it is known by: git:host/path of its remote, path:/root of its main work tree, resource:name as the user said.
+    #[prost(string, repeated, tag = "5")]
+    pub identities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A durable conversation.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -85,6 +88,15 @@ pub struct Thread {
     /// The run at work, if any.
     #[prost(string, tag = "15")]
     pub active_run_id: ::prost::alloc::string::String,
+    /// The beginning of what the user said last.
+    #[prost(string, tag = "16")]
+    pub preview: ::prost::alloc::string::String,
+    /// The thread that it was forked from; empty for none.
+    #[prost(string, tag = "17")]
+    pub parent_thread_id: ::prost::alloc::string::String,
+    /// The last event that it shares with that thread.
+    #[prost(uint64, tag = "18")]
+    pub parent_seq: u64,
 }
 /// Why a run did not end well.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1510,7 +1522,7 @@ pub struct Event {
     /// What happened. The field name is the event's type in JSON lines.
     #[prost(
         oneof = "event::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45"
     )]
     pub body: ::core::option::Option<event::Body>,
 }
@@ -1615,6 +1627,18 @@ pub mod event {
         /// Another daemon goes on with the run.
         #[prost(message, tag = "41")]
         RunResumed(super::RunResumed),
+        /// It is kept at the top, or not any more.
+        #[prost(message, tag = "42")]
+        PinnedChanged(super::PinnedChanged),
+        /// It has other tags.
+        #[prost(message, tag = "43")]
+        TagsChanged(super::TagsChanged),
+        /// What is before is of another thread; from here on this one goes its own way.
+        #[prost(message, tag = "44")]
+        ThreadForked(super::ThreadForked),
+        /// What was said after an event is not given to the model any more.
+        #[prost(message, tag = "45")]
+        Rewound(super::Rewound),
     }
 }
 /// The thread exists.
@@ -1663,6 +1687,40 @@ pub struct ArchivedChanged {
     /// Whether it is put away now.
     #[prost(bool, tag = "1")]
     pub archived: bool,
+}
+/// The thread is kept at the top, or not any more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinnedChanged {
+    /// Whether it is kept at the top.
+    #[prost(bool, tag = "1")]
+    pub pinned: bool,
+}
+/// The thread has other tags.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TagsChanged {
+    /// All of them.
+    #[prost(string, repeated, tag = "1")]
+    pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// The thread goes its own way from here on.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ThreadForked {
+    /// The thread that the events before are of.
+    #[prost(string, tag = "1")]
+    pub parent_thread_id: ::prost::alloc::string::String,
+    /// The last event that is of both.
+    #[prost(uint64, tag = "2")]
+    pub parent_seq: u64,
+    /// What this one is called.
+    #[prost(string, tag = "3")]
+    pub title: ::prost::alloc::string::String,
+}
+/// What was said after an event is not given to the model any more. Its events stay readable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Rewound {
+    /// The last event that counts.
+    #[prost(uint64, tag = "1")]
+    pub to_seq: u64,
 }
 /// The user said something while a run was at work.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6802,6 +6860,23 @@ pub mod permission_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Asks for threads to belong to what the user names.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetResourceRequest {
+    /// An absolute path in the work tree.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+    /// The name; empty for the project as it is found.
+    #[prost(string, tag = "2")]
+    pub resource: ::prost::alloc::string::String,
+}
+/// The project that new threads of the folder belong to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetResourceResponse {
+    /// The project.
+    #[prost(message, optional, tag = "1")]
+    pub project: ::core::option::Option<Project>,
+}
 /// Asks for the project of a folder.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ResolveProjectRequest {
@@ -6815,6 +6890,9 @@ pub struct ResolveProjectResponse {
     /// The project.
     #[prost(message, optional, tag = "1")]
     pub project: ::core::option::Option<Project>,
+    /// The root of the work tree that the folder is in.
+    #[prost(string, tag = "2")]
+    pub root: ::prost::alloc::string::String,
 }
 /// Asks for the known projects.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6978,6 +7056,31 @@ pub mod project_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ProjectService", "ListProjects"));
             self.inner.unary(req, path, codec).await
         }
+        /// Has the threads of a folder's work tree belong to what the user calls so, with those of all others that do. For people.
+        pub async fn set_resource(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetResourceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetResourceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ProjectService/SetResource",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ProjectService", "SetResource"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -7007,6 +7110,14 @@ pub mod project_service_server {
             request: tonic::Request<super::ListProjectsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListProjectsResponse>,
+            tonic::Status,
+        >;
+        /// Has the threads of a folder's work tree belong to what the user calls so, with those of all others that do. For people.
+        async fn set_resource(
+            &self,
+            request: tonic::Request<super::SetResourceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetResourceResponse>,
             tonic::Status,
         >;
     }
@@ -7178,6 +7289,51 @@ pub mod project_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/mcode.v1.ProjectService/SetResource" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetResourceSvc<T: ProjectService>(pub Arc<T>);
+                    impl<
+                        T: ProjectService,
+                    > tonic::server::UnaryService<super::SetResourceRequest>
+                    for SetResourceSvc<T> {
+                        type Response = super::SetResourceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetResourceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProjectService>::set_resource(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetResourceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 _ => {
                     Box::pin(async move {
                         let mut response = http::Response::new(
@@ -7269,6 +7425,9 @@ pub struct GetThreadResponse {
     /// Its commands that run.
     #[prost(message, repeated, tag = "4")]
     pub processes: ::prost::alloc::vec::Vec<Process>,
+    /// Threads that were forked from it, newest first; at most 100.
+    #[prost(message, repeated, tag = "5")]
+    pub forks: ::prost::alloc::vec::Vec<Thread>,
 }
 /// Asks for threads.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -7288,8 +7447,14 @@ pub struct ListThreadsRequest {
     /// Archived ones too.
     #[prost(bool, tag = "5")]
     pub include_archived: bool,
+    /// Only with this tag.
+    #[prost(string, tag = "6")]
+    pub tag: ::prost::alloc::string::String,
+    /// Newest activity first, whether pinned or not.
+    #[prost(bool, tag = "7")]
+    pub by_activity: bool,
 }
-/// Threads, newest activity first.
+/// Threads, the pinned ones first, then newest activity first.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListThreadsResponse {
     /// The threads.
@@ -7329,6 +7494,174 @@ pub struct DeleteThreadResponse {
     /// How many of its commands were running.
     #[prost(uint32, tag = "1")]
     pub processes_ended: u32,
+}
+/// Asks for the thread to go on with.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetLatestThreadRequest {
+    /// An absolute path.
+    #[prost(string, tag = "1")]
+    pub cwd: ::prost::alloc::string::String,
+}
+/// The thread to go on with.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetLatestThreadResponse {
+    /// The latest of this work tree; unset when there is none.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+    /// The latest of the same project in another folder, when there is none here.
+    #[prost(message, optional, tag = "2")]
+    pub elsewhere: ::core::option::Option<Thread>,
+}
+/// Asks for threads in which something was said.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SearchThreadsRequest {
+    /// Words that all have to be there, in any order; "quoted" ones next to each other; the last may be the beginning of one.
+    #[prost(string, tag = "1")]
+    pub query: ::prost::alloc::string::String,
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only of this project.
+    #[prost(string, tag = "4")]
+    pub project_id: ::prost::alloc::string::String,
+    /// Only of the project that this folder belongs to.
+    #[prost(string, tag = "5")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Archived ones too.
+    #[prost(bool, tag = "6")]
+    pub include_archived: bool,
+    /// Only in this thread.
+    #[prost(string, tag = "7")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// Where something was said.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SearchHit {
+    /// The thread.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+    /// The event; zero when the title, a tag or the beginning of the last prompt matches.
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+    /// When it was said.
+    #[prost(message, optional, tag = "3")]
+    pub at: ::core::option::Option<::prost_types::Timestamp>,
+    /// user, assistant, tool or title.
+    #[prost(string, tag = "4")]
+    pub role: ::prost::alloc::string::String,
+    /// The place, with some of what is around it.
+    #[prost(string, tag = "5")]
+    pub snippet: ::prost::alloc::string::String,
+    /// What of the snippet matches.
+    #[prost(message, repeated, tag = "6")]
+    pub matches: ::prost::alloc::vec::Vec<TextRange>,
+    /// How well it matches; higher is better.
+    #[prost(double, tag = "7")]
+    pub score: f64,
+}
+/// Part of a text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TextRange {
+    /// Its first byte.
+    #[prost(uint32, tag = "1")]
+    pub start: u32,
+    /// The byte after its last.
+    #[prost(uint32, tag = "2")]
+    pub end: u32,
+}
+/// Where something was said, best first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SearchThreadsResponse {
+    /// The places.
+    #[prost(message, repeated, tag = "1")]
+    pub hits: ::prost::alloc::vec::Vec<SearchHit>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// Threads in which not all was looked through yet; the daemon does so in the background.
+    #[prost(uint64, tag = "3")]
+    pub unindexed_threads: u64,
+}
+/// Asks for a thread to be called or shown otherwise.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UpdateThreadRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Which of the fields below are changed.
+    #[prost(message, optional, tag = "2")]
+    pub update_mask: ::core::option::Option<::prost_types::FieldMask>,
+    /// What it is called.
+    #[prost(string, tag = "3")]
+    pub title: ::prost::alloc::string::String,
+    /// Whether it is put away.
+    #[prost(bool, tag = "4")]
+    pub archived: bool,
+    /// Whether it is kept at the top.
+    #[prost(bool, tag = "5")]
+    pub pinned: bool,
+    /// Words to find it by: all of them.
+    #[prost(string, repeated, tag = "6")]
+    pub tags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The last_seq that was seen; the change is refused when the thread has moved on. Zero for any.
+    #[prost(uint64, tag = "7")]
+    pub expected_seq: u64,
+}
+/// The changed thread.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpdateThreadResponse {
+    /// The thread.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+}
+/// Asks for a thread that goes its own way.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForkThreadRequest {
+    /// Makes a retry safe: the same id gives the same thread.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Which thread.
+    #[prost(string, tag = "2")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The last event that both share; zero for the latest.
+    #[prost(uint64, tag = "3")]
+    pub at_seq: u64,
+    /// What the new one is called; empty for the same.
+    #[prost(string, tag = "4")]
+    pub title: ::prost::alloc::string::String,
+}
+/// The new thread.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForkThreadResponse {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The seq at which it goes its own way.
+    #[prost(uint64, tag = "2")]
+    pub seq: u64,
+}
+/// Asks to go back in a thread.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RewindThreadRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The last event that counts.
+    #[prost(uint64, tag = "2")]
+    pub to_seq: u64,
+}
+/// The thread is back there.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RewindThreadResponse {
+    /// The thread.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+    /// How many messages and results the model is not given any more.
+    #[prost(uint32, tag = "2")]
+    pub dropped: u32,
 }
 /// Generated client implementations.
 pub mod thread_service_client {
@@ -7472,7 +7805,7 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "GetThread"));
             self.inner.unary(req, path, codec).await
         }
-        /// Threads, newest activity first.
+        /// Threads, the pinned ones first, then newest activity first.
         pub async fn list_threads(
             &mut self,
             request: impl tonic::IntoRequest<super::ListThreadsRequest>,
@@ -7495,6 +7828,132 @@ pub mod thread_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "ListThreads"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The thread to go on with in a folder: the latest of its work tree.
+        pub async fn get_latest_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetLatestThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLatestThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/GetLatestThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "GetLatestThread"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Threads by what was said in them, what their tools gave back, and what they are called; best first.
+        pub async fn search_threads(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SearchThreadsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SearchThreadsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/SearchThreads",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "SearchThreads"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes what a thread is called, its tags, and where lists show it.
+        pub async fn update_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UpdateThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/UpdateThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "UpdateThread"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes a thread that shares the beginning of another and goes its own way from there. The other stays as it is.
+        pub async fn fork_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForkThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForkThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ForkThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ForkThread"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Goes back in a thread: the model is not given any more what was said after an event. Nothing is deleted; files are
+        /// not touched. Refused while a run is at work.
+        pub async fn rewind_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RewindThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RewindThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/RewindThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "RewindThread"));
             self.inner.unary(req, path, codec).await
         }
         /// Ends everything of a thread: its run is cancelled, what waits for an answer is withdrawn, its commands are ended with
@@ -7579,12 +8038,53 @@ pub mod thread_service_server {
             tonic::Response<super::GetThreadResponse>,
             tonic::Status,
         >;
-        /// Threads, newest activity first.
+        /// Threads, the pinned ones first, then newest activity first.
         async fn list_threads(
             &self,
             request: tonic::Request<super::ListThreadsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListThreadsResponse>,
+            tonic::Status,
+        >;
+        /// The thread to go on with in a folder: the latest of its work tree.
+        async fn get_latest_thread(
+            &self,
+            request: tonic::Request<super::GetLatestThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetLatestThreadResponse>,
+            tonic::Status,
+        >;
+        /// Threads by what was said in them, what their tools gave back, and what they are called; best first.
+        async fn search_threads(
+            &self,
+            request: tonic::Request<super::SearchThreadsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SearchThreadsResponse>,
+            tonic::Status,
+        >;
+        /// Changes what a thread is called, its tags, and where lists show it.
+        async fn update_thread(
+            &self,
+            request: tonic::Request<super::UpdateThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UpdateThreadResponse>,
+            tonic::Status,
+        >;
+        /// Makes a thread that shares the beginning of another and goes its own way from there. The other stays as it is.
+        async fn fork_thread(
+            &self,
+            request: tonic::Request<super::ForkThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForkThreadResponse>,
+            tonic::Status,
+        >;
+        /// Goes back in a thread: the model is not given any more what was said after an event. Nothing is deleted; files are
+        /// not touched. Refused while a run is at work.
+        async fn rewind_thread(
+            &self,
+            request: tonic::Request<super::RewindThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RewindThreadResponse>,
             tonic::Status,
         >;
         /// Ends everything of a thread: its run is cancelled, what waits for an answer is withdrawn, its commands are ended with
@@ -7802,6 +8302,232 @@ pub mod thread_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListThreadsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/GetLatestThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetLatestThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::GetLatestThreadRequest>
+                    for GetLatestThreadSvc<T> {
+                        type Response = super::GetLatestThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetLatestThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::get_latest_thread(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetLatestThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/SearchThreads" => {
+                    #[allow(non_camel_case_types)]
+                    struct SearchThreadsSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::SearchThreadsRequest>
+                    for SearchThreadsSvc<T> {
+                        type Response = super::SearchThreadsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SearchThreadsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::search_threads(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SearchThreadsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/UpdateThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct UpdateThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::UpdateThreadRequest>
+                    for UpdateThreadSvc<T> {
+                        type Response = super::UpdateThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UpdateThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::update_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UpdateThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ForkThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForkThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::ForkThreadRequest>
+                    for ForkThreadSvc<T> {
+                        type Response = super::ForkThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForkThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::fork_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForkThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/RewindThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct RewindThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::RewindThreadRequest>
+                    for RewindThreadSvc<T> {
+                        type Response = super::RewindThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RewindThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::rewind_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RewindThreadSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -26,6 +26,7 @@ async fn main() -> anyhow::Result<()> {
     let created = EventBody::ThreadCreated {
         project_id,
         cwd: "/".to_owned(),
+        root: String::new(),
         title: String::new(),
         model: "fake/m".to_owned(),
         mode: "build".to_owned(),

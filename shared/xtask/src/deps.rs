@@ -41,6 +41,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mcode-ids",
             "mcode-env",
             "mcode-events",
+            "mcode-git",
             "mcode-config",
             "mcode-store",
             "mcode-models",

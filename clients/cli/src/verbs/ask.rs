@@ -288,15 +288,22 @@ fn name_thread(mut error: ClientError, thread_id: &str) -> ClientError {
     error
 }
 
+/// The thread to go on with: never one of another work tree, in which the model would be elsewhere.
 async fn latest_thread(client: &Client, cwd: &str) -> Result<String, ClientError> {
-    let request = v1::ListThreadsRequest { page_size: 1, cwd: cwd.to_owned(), ..Default::default() };
-    let response = client.list_threads(request).await?;
-    response.threads.into_iter().next().map(|thread| thread.thread_id).ok_or_else(|| {
-        let mut error = ClientError::usage(format!("there is no thread to continue in the project of {cwd}"))
-            .hint("start one by leaving --continue out");
-        "THREAD_NOT_FOUND".clone_into(&mut error.reason);
-        error
-    })
+    let latest = client.get_latest_thread(v1::GetLatestThreadRequest { cwd: cwd.to_owned() }).await?;
+    if let Some(thread) = latest.thread {
+        return Ok(thread.thread_id);
+    }
+    let mut error = ClientError::usage(format!("there is no thread to continue in {cwd}"));
+    error = match latest.elsewhere {
+        Some(other) => error.hint(format!(
+            "the project's latest thread is in {}; go on with it from here with: mcode ask --thread {}",
+            other.cwd, other.thread_id
+        )),
+        None => error.hint("start one by leaving --continue out"),
+    };
+    "THREAD_NOT_FOUND".clone_into(&mut error.reason);
+    Err(error)
 }
 
 fn detached(form: Form, started: &v1::StartRunResponse) -> Outcome {

@@ -11,6 +11,7 @@ pub(crate) mod login;
 pub(crate) mod models;
 pub(crate) mod packs;
 pub(crate) mod permissions;
+pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod runs;
 pub(crate) mod threads;
@@ -39,6 +40,7 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Ask(args) => Box::pin(ask::run(context, *args)).await,
         Verb::Watch(args) => Box::pin(watch::run(context, args)).await,
         Verb::Threads(verb) => Box::pin(threads::run(context, verb)).await,
+        Verb::Projects(verb) => Box::pin(projects::run(context, verb)).await,
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,
         Verb::Models(verb) => Box::pin(models::run(context, verb)).await,

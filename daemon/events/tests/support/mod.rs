@@ -146,15 +146,19 @@ pub fn one_of_each() -> Vec<EventBody> {
         EventBody::ThreadCreated {
             project_id: id("prj_", 7),
             cwd: "/home/me/project".into(),
+            root: String::new(),
             title: "mend the tests".into(),
             model: "anthropic/claude-sonnet-4-5".into(),
             mode: "build".into(),
             ephemeral: false,
         },
+        EventBody::ThreadForked { parent_id: id("thr_", 12), parent_seq: Seq::new(1), title: "mend the tests".into() },
         EventBody::TitleChanged { title: "mend all tests".into() },
         EventBody::ModeChanged { mode: "plan".into() },
         EventBody::ModelChanged { model: "openai/gpt-5".into() },
         EventBody::ArchivedChanged { archived: true },
+        EventBody::PinnedChanged { pinned: true },
+        EventBody::TagsChanged { tags: vec!["tests".into(), "later".into()] },
         EventBody::RunStarted { options: options() },
         EventBody::TurnStarted { turn_id: turn() },
         EventBody::InputQueued {
@@ -238,6 +242,15 @@ pub fn one_of_each() -> Vec<EventBody> {
             error: Some(error),
             usage: usage(),
             structured: Some(json!({"ok": false})),
+        },
+        EventBody::Rewound {
+            to_seq: Seq::new(1000),
+            tasks: vec![TaskItem {
+                id: "1".into(),
+                content: "run the tests".into(),
+                status: TaskStatus::InProgress,
+                active_form: None,
+            }],
         },
     ]
 }

@@ -40,6 +40,14 @@ fn body(event: &Event) -> Body {
         EventBody::ModeChanged { mode } => Body::ModeChanged(v1::ModeChanged { mode: mode.clone() }),
         EventBody::ModelChanged { model } => Body::ModelChanged(v1::ModelChanged { model: model.clone() }),
         EventBody::ArchivedChanged { archived } => Body::ArchivedChanged(v1::ArchivedChanged { archived: *archived }),
+        EventBody::PinnedChanged { pinned } => Body::PinnedChanged(v1::PinnedChanged { pinned: *pinned }),
+        EventBody::TagsChanged { tags } => Body::TagsChanged(v1::TagsChanged { tags: tags.clone() }),
+        EventBody::ThreadForked { parent_id, parent_seq, title } => Body::ThreadForked(v1::ThreadForked {
+            parent_thread_id: parent_id.to_string(),
+            parent_seq: parent_seq.get(),
+            title: title.clone(),
+        }),
+        EventBody::Rewound { to_seq, .. } => Body::Rewound(v1::Rewound { to_seq: to_seq.get() }),
         EventBody::TasksChanged { items } => {
             Body::TasksChanged(v1::TasksChanged { items: items.iter().map(row::task).collect() })
         }

@@ -7,7 +7,7 @@ use mcode_events::tool::{TaskItem, TaskStatus};
 use mcode_events::usage::Usage;
 use mcode_ids::{RunId, ThreadId};
 use mcode_proto::v1;
-use mcode_threads::{ProcessRow, ProjectRow, RunRow, Stage, ThreadRow};
+use mcode_threads::{ProcessRow, ProjectRow, RunRow, Said, Stage, ThreadRow};
 
 use crate::convert::value::{time, to_value};
 
@@ -32,13 +32,29 @@ pub(crate) fn thread(row: &ThreadRow, damaged: bool) -> v1::Thread {
         mode: row.mode.clone(),
         state: if damaged { "damaged".to_owned() } else { row.activity.clone() },
         archived: row.archived,
-        pinned: false,
-        tags: Vec::new(),
+        pinned: row.pinned,
+        tags: row.tags.clone(),
         created_at: Some(time(row.created_at_ms)),
         updated_at: Some(time(row.updated_at_ms)),
         last_seq: row.last_seq.get(),
         usage: Some(usage(&row.usage)),
         active_run_id: row.active_run.map(|id| id.to_string()).unwrap_or_default(),
+        preview: row.preview.clone(),
+        parent_thread_id: row.forked.map(|point| point.parent_id.to_string()).unwrap_or_default(),
+        parent_seq: row.forked.map_or(0, |point| point.seq.get()),
+    }
+}
+
+/// What was found, with the threads that hold it.
+pub(crate) fn hit(said: Said, thread: v1::Thread) -> v1::SearchHit {
+    v1::SearchHit {
+        thread: Some(thread),
+        seq: said.seq.get(),
+        at: Some(time(said.at_ms)),
+        role: said.role,
+        snippet: said.snippet.text,
+        matches: said.snippet.matches.into_iter().map(|(start, end)| v1::TextRange { start, end }).collect(),
+        score: said.score,
     }
 }
 
@@ -94,6 +110,7 @@ pub(crate) fn project(row: &ProjectRow) -> v1::Project {
         root: row.root.clone(),
         name: row.name.clone(),
         created_at: Some(time(row.created_at_ms)),
+        identities: row.identities.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ mod model;
 mod permission;
 mod project;
 mod run;
+mod search;
 mod thread;
 mod trust;
 mod usage;

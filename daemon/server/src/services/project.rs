@@ -14,8 +14,18 @@ impl v1::project_service_server::ProjectService for Services {
         &self,
         request: Request<v1::ResolveProjectRequest>,
     ) -> Result<Response<v1::ResolveProjectResponse>, Status> {
-        let project = self.deps.threads.project_of(request.into_inner().cwd).await.map_err(of_thread)?;
-        Ok(Response::new(v1::ResolveProjectResponse { project: Some(row::project(&project)) }))
+        let place = self.deps.threads.project_of(request.into_inner().cwd).await.map_err(of_thread)?;
+        Ok(Response::new(v1::ResolveProjectResponse { project: Some(row::project(&place.project)), root: place.root }))
+    }
+
+    async fn set_resource(
+        &self,
+        request: Request<v1::SetResourceRequest>,
+    ) -> Result<Response<v1::SetResourceResponse>, Status> {
+        self.for_people(&request, "moving threads to another project").await?;
+        let v1::SetResourceRequest { cwd, resource } = request.into_inner();
+        let place = self.deps.threads.set_resource(cwd, &resource).await.map_err(of_thread)?;
+        Ok(Response::new(v1::SetResourceResponse { project: Some(row::project(&place.project)) }))
     }
 
     async fn list_projects(

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use mcode_ids::Seq;
 use mcode_models::{Role, Wishes};
 use mcode_proto::v1;
-use mcode_threads::{NewThread, ThreadError, ThreadFilter};
+use mcode_threads::{Change, NewFork, NewThread, ThreadError, ThreadFilter, ThreadRow};
 use tonic::{Request, Response, Status};
 
 use crate::convert::row;
@@ -44,6 +45,8 @@ impl v1::thread_service_server::ThreadService for Services {
     ) -> Result<Response<v1::GetThreadResponse>, Status> {
         let thread_id = request::known_id("thread", &request.into_inner().thread_id)?;
         let thread = self.deps.threads.known(thread_id).await.map_err(of_thread)?;
+        let forks = self.deps.threads.forks(thread_id).await.map_err(of_thread)?;
+        let forks: Vec<v1::Thread> = forks.iter().map(|fork| row::thread(fork, false)).collect();
         match self.deps.threads.state(thread_id).await {
             Ok(state) => Ok(Response::new(v1::GetThreadResponse {
                 thread: Some(row::thread(&thread, false)),
@@ -53,12 +56,14 @@ impl v1::thread_service_server::ThreadService for Services {
                     let rows = self.deps.threads.processes(thread_id, None).await.map_err(of_thread)?;
                     rows.iter().map(|process| row::process(thread_id, process)).collect()
                 },
+                forks,
             })),
             Err(ThreadError::Damaged(_)) => Ok(Response::new(v1::GetThreadResponse {
                 thread: Some(row::thread(&thread, true)),
                 runs: Vec::new(),
                 tasks: Vec::new(),
                 processes: Vec::new(),
+                forks,
             })),
             Err(error) => Err(of_thread(error)),
         }
@@ -69,15 +74,12 @@ impl v1::thread_service_server::ThreadService for Services {
         request: Request<v1::ListThreadsRequest>,
     ) -> Result<Response<v1::ListThreadsResponse>, Status> {
         let request = request.into_inner();
-        let project_id = if !request.project_id.is_empty() {
-            Some(request::id("project_id", &request.project_id)?)
-        } else if !request.cwd.is_empty() {
-            Some(self.deps.threads.project_of(request.cwd).await.map_err(of_thread)?.project_id)
-        } else {
-            None
-        };
         let filter = ThreadFilter {
-            project_id,
+            project_id: self.project_meant(&request.project_id, request.cwd).await?,
+            root: None,
+            tag: Some(request.tag).filter(|tag| !tag.is_empty()),
+            parent: None,
+            by_activity: request.by_activity,
             include_archived: request.include_archived,
             page_size: paging::size(request.page_size),
             page_token: paging::token(request.page_token),
@@ -87,6 +89,80 @@ impl v1::thread_service_server::ThreadService for Services {
             threads: page.rows.iter().map(|thread| row::thread(thread, false)).collect(),
             next_page_token: page.next.unwrap_or_default(),
         }))
+    }
+
+    async fn get_latest_thread(
+        &self,
+        request: Request<v1::GetLatestThreadRequest>,
+    ) -> Result<Response<v1::GetLatestThreadResponse>, Status> {
+        let latest = self.deps.threads.latest(request.into_inner().cwd).await.map_err(of_thread)?;
+        let shown = |row: Option<ThreadRow>| row.map(|thread| row::thread(&thread, false));
+        Ok(Response::new(v1::GetLatestThreadResponse {
+            thread: shown(latest.here),
+            elsewhere: shown(latest.elsewhere),
+        }))
+    }
+
+    async fn search_threads(
+        &self,
+        request: Request<v1::SearchThreadsRequest>,
+    ) -> Result<Response<v1::SearchThreadsResponse>, Status> {
+        self.search(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn update_thread(
+        &self,
+        request: Request<v1::UpdateThreadRequest>,
+    ) -> Result<Response<v1::UpdateThreadResponse>, Status> {
+        let request = request.into_inner();
+        let thread_id = request::known_id("thread", &request.thread_id)?;
+        let mut change = Change {
+            expected: (request.expected_seq > 0).then(|| Seq::new(request.expected_seq)),
+            ..Change::default()
+        };
+        for path in request.update_mask.map(|mask| mask.paths).unwrap_or_default() {
+            match path.as_str() {
+                "title" => change.title = Some(request.title.clone()),
+                "archived" => change.archived = Some(request.archived),
+                "pinned" => change.pinned = Some(request.pinned),
+                "tags" => change.tags = Some(request.tags.clone()),
+                other => {
+                    return Err(bad_field(
+                        "update_mask",
+                        format!("'{other}' is not one of title, archived, pinned, tags"),
+                    ));
+                }
+            }
+        }
+        let thread = self.deps.threads.change(thread_id, change).await.map_err(of_thread)?;
+        Ok(Response::new(v1::UpdateThreadResponse { thread: Some(row::thread(&thread, false)) }))
+    }
+
+    async fn fork_thread(
+        &self,
+        request: Request<v1::ForkThreadRequest>,
+    ) -> Result<Response<v1::ForkThreadResponse>, Status> {
+        let message = request.into_inner();
+        let fork = NewFork {
+            parent_id: request::known_id("thread", &message.thread_id)?,
+            at: (message.at_seq > 0).then(|| Seq::new(message.at_seq)),
+            request: request::idempotency(&message.request_id, &message)?,
+            title: message.title,
+        };
+        let (thread_id, seq) = self.deps.threads.fork(fork).await.map_err(of_thread)?;
+        Ok(Response::new(v1::ForkThreadResponse { thread_id: thread_id.to_string(), seq: seq.get() }))
+    }
+
+    async fn rewind_thread(
+        &self,
+        request: Request<v1::RewindThreadRequest>,
+    ) -> Result<Response<v1::RewindThreadResponse>, Status> {
+        self.for_people(&request, "going back in a thread").await?;
+        let request = request.into_inner();
+        let thread_id = request::known_id("thread", &request.thread_id)?;
+        let dropped = self.deps.threads.rewind(thread_id, Seq::new(request.to_seq)).await.map_err(of_thread)?;
+        let thread = self.deps.threads.known(thread_id).await.map_err(of_thread)?;
+        Ok(Response::new(v1::RewindThreadResponse { thread: Some(row::thread(&thread, false)), dropped }))
     }
 
     async fn close_thread(

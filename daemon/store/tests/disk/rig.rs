@@ -49,6 +49,7 @@ impl Rig {
         let created = NewEvent::of_thread(EventBody::ThreadCreated {
             project_id: ProjectId::from_uuid(self.ids.next()),
             cwd: "/work".into(),
+            root: String::new(),
             title: "a thread".into(),
             model: "fake/one".into(),
             mode: "build".into(),

@@ -30,6 +30,7 @@ pub fn created(rig: &Rig) -> NewEvent {
     NewEvent::of_thread(EventBody::ThreadCreated {
         project_id: ProjectId::from_uuid(SystemIds.next()),
         cwd: rig.root.join("work").to_string_lossy().into_owned(),
+        root: String::new(),
         title: "t".into(),
         model: "fake/one".into(),
         mode: "build".into(),

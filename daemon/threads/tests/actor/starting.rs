@@ -110,6 +110,7 @@ async fn a_mode_that_nobody_knows_is_the_strictest() {
     let created = EventBody::ThreadCreated {
         project_id,
         cwd: rig.root.join("work").to_string_lossy().into_owned(),
+        root: String::new(),
         title: "of another version".into(),
         model: "fake/one".into(),
         mode: "reckless".into(),

@@ -1,24 +1,21 @@
-//! `mcode threads`.
+//! What was said in a thread: `mcode threads show`.
 
 use std::collections::BTreeMap;
 
-use clap::Subcommand;
 use mcode_client::json::{message_json, value_json};
 use mcode_client::v1::event::Body;
-use mcode_client::{Client, ClientError, ErrorKind, v1};
+use mcode_client::{Client, ClientError, v1};
 use mcode_text::{sanitize, sanitize_line, truncate_middle};
 use serde_json::Value;
 
 use crate::activity::telling;
 use crate::args::Form;
 use crate::context::Context;
-use crate::failure::Failure;
-use crate::output::{json_line, json_pretty, stderr_line, stderr_text, stdout_line};
+use crate::output::{json_line, json_pretty, stdout_line};
 use crate::style::Style;
-use crate::terminal;
 use crate::times::local;
+use crate::verbs::Outcome;
 use crate::verbs::runs::{process_line, usage_text};
-use crate::verbs::{Outcome, Page, listing, show_message};
 
 /// Events of one page; the daemon's limit.
 const PAGE_EVENTS: u32 = 500;
@@ -26,79 +23,7 @@ const PAGE_EVENTS: u32 = 500;
 /// Most bytes of one tool result in the text form.
 const RESULT_BYTES_MAX: usize = 2048;
 
-/// What to do with threads.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ThreadsVerb {
-    /// List threads, newest activity first
-    List {
-        /// Only those of the project that this folder belongs to
-        #[arg(long)]
-        here: bool,
-        /// Archived ones too
-        #[arg(long)]
-        archived: bool,
-        #[command(flatten)]
-        page: Page,
-    },
-    /// Show a thread: what was said, and what was done
-    Show {
-        /// The thread: its id, the beginning of it, or latest
-        id: String,
-    },
-    /// End everything of a thread: its run, what waits for an answer, its commands; it can be gone on with
-    Close {
-        /// The thread: its id, the beginning of it, or latest
-        id: String,
-    },
-    /// End everything of a thread, and forget it for good
-    Delete {
-        /// The thread: its id, the beginning of it, or latest
-        id: String,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-    },
-}
-
-pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
-    match verb {
-        ThreadsVerb::List { here, archived, page } => list(context, here, archived, page).await,
-        ThreadsVerb::Show { id } => show(context, &id).await,
-        ThreadsVerb::Close { id } => close(context, &id).await,
-        ThreadsVerb::Delete { id, yes } => delete(context, &id, yes).await,
-    }
-}
-
-async fn list(context: &Context, here: bool, include_archived: bool, page: Page) -> Outcome {
-    let cwd = if here { context.cwd()?.to_string_lossy().into_owned() } else { String::new() };
-    let client = context.connect().await?;
-    let request = v1::ListThreadsRequest {
-        page_size: page.limit,
-        page_token: page.page_token,
-        project_id: String::new(),
-        cwd,
-        include_archived,
-    };
-    let response = client.list_threads(request).await?;
-    show_message(context.form, "ListThreadsResponse", &response, Some("threads"), || {
-        let rows: Vec<Vec<String>> = response.threads.iter().map(row).collect();
-        let heading = ["THREAD", "STATE", "ACTIVE", "FOLDER", "TITLE"];
-        listing(&heading, &rows, "no threads yet: start one with: mcode ask PROMPT", &response.next_page_token)
-    })?;
-    Ok(0)
-}
-
-fn row(thread: &v1::Thread) -> Vec<String> {
-    vec![
-        thread.thread_id.clone(),
-        thread.state.clone(),
-        local(thread.updated_at.as_ref()),
-        thread.cwd.clone(),
-        thread.title.clone(),
-    ]
-}
-
-async fn show(context: &Context, id: &str) -> Outcome {
+pub(super) async fn show(context: &Context, id: &str) -> Outcome {
     let client = context.connect().await?;
     let thread_id = client.thread_id(id).await?;
     let response = client.get_thread(v1::GetThreadRequest { thread_id: thread_id.clone() }).await?;
@@ -132,61 +57,8 @@ async fn show(context: &Context, id: &str) -> Outcome {
     Ok(0)
 }
 
-async fn close(context: &Context, id: &str) -> Outcome {
-    let client = context.connect().await?;
-    let thread_id = client.thread_id(id).await?;
-    let response = client.close_thread(v1::CloseThreadRequest { thread_id: thread_id.clone() }).await?;
-    show_message(context.form, "CloseThreadResponse", &response, None, || {
-        format!("closed {thread_id}{}", commands(response.processes_ended))
-    })?;
-    Ok(0)
-}
-
-/// How many commands went with it.
-fn commands(count: u32) -> String {
-    match count {
-        0 => String::new(),
-        1 => "; its command was ended".to_owned(),
-        count => format!("; its {count} commands were ended"),
-    }
-}
-
-async fn delete(context: &Context, id: &str, yes: bool) -> Outcome {
-    let client = context.connect().await?;
-    let thread_id = client.thread_id(id).await?;
-    if !yes && !confirmed(&client, &thread_id).await? {
-        stderr_line("nothing was deleted");
-        return Ok(1);
-    }
-    let response = match client.delete_thread(v1::DeleteThreadRequest { thread_id: thread_id.clone() }).await {
-        // The connection broke after it had gone, and the call was made anew.
-        Err(error) if yes && error.reason == "NOT_FOUND" => v1::DeleteThreadResponse::default(),
-        other => other?,
-    };
-    show_message(context.form, "DeleteThreadResponse", &response, None, || {
-        format!("deleted {thread_id}{}", commands(response.processes_ended))
-    })?;
-    Ok(0)
-}
-
-/// Asks the person at the terminal; where there is none, nothing is deleted without `--yes`.
-async fn confirmed(client: &Client, thread_id: &str) -> Result<bool, Failure> {
-    if !terminal::is_there() {
-        return Err(Failure::from(
-            ClientError::new(ErrorKind::User, "NOT_CONFIRMED", format!("{thread_id} would be deleted for good"))
-                .hint("say so with --yes"),
-        ));
-    }
-    let request = v1::GetThreadRequest { thread_id: thread_id.to_owned() };
-    let thread = client.get_thread(request).await?.thread.unwrap_or_default();
-    let title = sanitize_line(&thread.title).into_owned();
-    stderr_text(&format!("Delete {thread_id} \"{title}\" for good? y: yes, anything else: no > "));
-    let line = tokio::task::spawn_blocking(terminal::line).await.unwrap_or_default();
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
 /// The page after `after`, which is moved to its end; `None` at the end of the thread.
-async fn next_page(
+pub(super) async fn next_page(
     client: &Client,
     thread_id: &str,
     after: &mut u64,
@@ -207,6 +79,12 @@ fn header(response: &v1::GetThreadResponse) -> String {
     if let Some(thread) = &response.thread {
         lines.push(format!("thread  {}", thread.thread_id));
         lines.push(format!("title   {}", thread.title));
+        if !thread.tags.is_empty() {
+            lines.push(format!("tags    {}", thread.tags.join(", ")));
+        }
+        if !thread.parent_thread_id.is_empty() {
+            lines.push(format!("fork of {} after event {}", thread.parent_thread_id, thread.parent_seq));
+        }
         lines.push(format!("folder  {}", thread.cwd));
         lines.push(format!("model   {} ({})", thread.model, thread.mode));
         lines.push(format!("state   {}, {} events", thread.state, thread.last_seq));
@@ -219,6 +97,12 @@ fn header(response: &v1::GetThreadResponse) -> String {
         lines.push(format!("run     {} {} {}", run.run_id, run.status, local(run.started_at.as_ref())));
     }
     lines.extend(response.processes.iter().map(process_line));
+    lines.extend(
+        response
+            .forks
+            .iter()
+            .map(|fork| format!("fork    {} after event {}: {}", fork.thread_id, fork.parent_seq, fork.title)),
+    );
     for task in &response.tasks {
         lines.push(format!("task    {}: {}", task.status, task.content));
     }
@@ -294,6 +178,14 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         Body::Notice(notice) => style.yellow(&sanitize(&format!("{}: {}", notice.level, notice.text))),
         Body::RunStarted(run) if run.trigger == "background" => {
             format!("\n{}", style.dim("— goes on by itself: a command in the background has ended"))
+        }
+        Body::ThreadForked(fork) => {
+            let from =
+                format!("— until here it is {}; from here on this thread goes its own way", fork.parent_thread_id);
+            format!("\n{}", style.dim(&sanitize(&from)))
+        }
+        Body::Rewound(back) => {
+            format!("\n{}", style.dim(&format!("— gone back to event {}: what is between does not count", back.to_seq)))
         }
         Body::RunResumed(_) => format!("\n{}", style.dim("— gone on with by another daemon")),
         Body::RunFinished(end) => {
