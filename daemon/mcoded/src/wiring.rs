@@ -67,6 +67,10 @@ pub(crate) async fn serve(
     }
     threads.wake_unfinished().await?;
     threads.wake_ephemeral().await?;
+    let indexing = tokio::spawn({
+        let threads = threads.clone();
+        async move { threads.keep_index().await }
+    });
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
         threads: threads.clone(),
@@ -101,6 +105,7 @@ pub(crate) async fn serve(
     };
     // A pair of tokens that an issuer is about to give is not given twice.
     auth.settle().await;
+    indexing.abort();
     self_test.abort();
     orphans.abort();
     drop(held);

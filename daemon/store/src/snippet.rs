@@ -86,7 +86,7 @@ pub(crate) fn around(text: &str, query: &str) -> Snippet {
     }
     matches.sort_unstable();
     matches.dedup_by(|next, before| {
-        let touches = next.0 < before.1;
+        let touches = next.0 <= before.1;
         if touches {
             before.1 = before.1.max(next.1);
         }

@@ -10,8 +10,11 @@
 
 mod chain;
 mod damage;
+mod forks;
 mod keeping;
 mod lists;
+mod projects;
 mod rig;
+mod search;
 mod space;
 mod usage;

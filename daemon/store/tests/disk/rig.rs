@@ -58,6 +58,11 @@ impl Rig {
         Thread { state: ThreadState::new(thread_id), first: Some(created) }
     }
 
+    /// A new thread that begins with what another was.
+    pub fn thread_of(&self, state: ThreadState) -> Thread {
+        Thread { state: ThreadState { thread_id: ThreadId::from_uuid(self.ids.next()), ..state }, first: None }
+    }
+
     pub fn run_id(&self) -> RunId {
         RunId::from_uuid(self.ids.next())
     }

@@ -1,0 +1,191 @@
+//! Finding what was said.
+
+use std::sync::LazyLock;
+
+use mcode_env::{IdGen, SeededIds};
+use mcode_events::event::EventBody;
+use mcode_events::{Message, NewEvent, Part, Role, ToolCallStatus, ToolResult};
+use mcode_ids::{ItemId, ThreadId, ToolCallId};
+use mcode_store::{Found, SearchFilter, Store};
+
+use crate::rig::{Rig, Thread};
+
+/// Ids that are different each time.
+static IDS: LazyLock<SeededIds> = LazyLock::new(|| SeededIds::new(99));
+
+pub fn message(role: Role, text: &str) -> NewEvent {
+    let message = Message { item_id: ItemId::from_uuid(IDS.next()), role, parts: vec![Part::text(text)], origin: None };
+    NewEvent::of_thread(EventBody::MessageFinished { message })
+}
+
+/// What the user says.
+pub fn said(text: &str) -> NewEvent {
+    message(Role::User, text)
+}
+
+fn output(text: &str) -> NewEvent {
+    let result = ToolResult::text(ToolCallId::from_uuid(IDS.next()), ToolCallStatus::Done, text);
+    NewEvent::of_thread(EventBody::ToolCallFinished { name: "shell".into(), result })
+}
+
+async fn indexed(store: &Store) {
+    while store.index_some().await.unwrap() {}
+}
+
+async fn find(store: &Store, query: &str) -> Found {
+    let filter = SearchFilter { query: query.into(), page_size: 50, ..SearchFilter::default() };
+    store.search(filter).await.unwrap()
+}
+
+async fn thread_with(rig: &Rig, store: &Store, events: Vec<NewEvent>, at_ms: i64) -> Thread {
+    let mut thread = rig.thread();
+    let append = thread.next(events, at_ms);
+    store.append(append).await.unwrap();
+    thread
+}
+
+#[tokio::test]
+async fn messages_and_output_are_found_by_their_words() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let events = vec![
+        said("Please mend the Parser in src/parse.rs"),
+        message(Role::Assistant, "Die Prüfung schlägt fehl: naïve Größen"),
+        output("error[E0308]: mismatched types\nexit code 101"),
+        message(Role::Assistant, "数据库迁移失败"),
+        crate::rig::notice("a notice about the parser is not said by anybody"),
+    ];
+    let thread = thread_with(&rig, &store, events, 10).await;
+    assert_eq!(find(&store, "parser").await.behind, 1, "it is told that not all was looked through");
+    indexed(&store).await;
+    for (query, seq) in [
+        ("parser", 2),
+        ("PARSER mend", 2),
+        ("parse.rs", 2),
+        ("pars", 2),
+        ("naive grossen", 3),
+        ("prufung", 3),
+        ("E0308", 4),
+        ("\"exit code\"", 4),
+        ("mismatched exit", 4),
+        ("迁移", 5),
+    ] {
+        let found = find(&store, query).await;
+        // A sharp s is no double s to the index.
+        let expected = if query == "naive grossen" { vec![] } else { vec![(thread.id(), seq)] };
+        let hits: Vec<(ThreadId, u64)> = found.hits.iter().map(|hit| (hit.thread_id, hit.seq.get())).collect();
+        assert_eq!((hits, found.behind), (expected, 0), "{query}");
+    }
+    for query in ["elsewhere", "\"code exit\"", "parser elsewhere", "移迁", "\"", "*", "AND", "NEAR(", "-", ""] {
+        assert_eq!(find(&store, query).await.hits, [], "{query}");
+    }
+    let found = find(&store, "exit").await;
+    let snippet = &found.hits[0].snippet;
+    let (start, end) = snippet.matches[0];
+    assert_eq!(&snippet.text[start as usize..end as usize], "exit");
+    assert!(!snippet.text.contains('\n'), "{snippet:?}");
+    assert_eq!((found.hits[0].role.as_str(), found.hits[0].at_ms), ("tool", 10));
+}
+
+#[tokio::test]
+async fn searches_keep_to_a_project_and_leave_out_what_was_put_away() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let first = thread_with(&rig, &store, vec![said("needle one")], 10).await;
+    let away = NewEvent::of_thread(EventBody::ArchivedChanged { archived: true });
+    let second = thread_with(&rig, &store, vec![said("needle two"), away], 11).await;
+    indexed(&store).await;
+    let find = async |project_id, include_archived, thread_id| {
+        let query = "needle".to_owned();
+        let filter =
+            SearchFilter { query, project_id, include_archived, thread_id, page_size: 10, ..SearchFilter::default() };
+        let mut hits: Vec<ThreadId> =
+            store.search(filter).await.unwrap().hits.into_iter().map(|hit| hit.thread_id).collect();
+        hits.sort_unstable();
+        hits
+    };
+    assert_eq!(find(None, false, None).await, [first.id()]);
+    assert_eq!(find(None, true, None).await, [first.id(), second.id()]);
+    assert_eq!(find(second.state.project_id, true, None).await, [second.id()]);
+    assert_eq!(find(first.state.project_id, true, None).await, [first.id()]);
+    assert_eq!(find(None, false, Some(second.id())).await, [second.id()], "who names a thread means it");
+}
+
+#[tokio::test]
+async fn hits_come_in_pages_without_gaps() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    for at in 0..25 {
+        let append = thread.next(vec![said(&format!("needle {at}"))], at);
+        store.append(append).await.unwrap();
+    }
+    indexed(&store).await;
+    let mut seen = Vec::new();
+    let mut offset = 0;
+    loop {
+        let filter = SearchFilter { query: "needle".into(), page_size: 10, offset, ..SearchFilter::default() };
+        let found = store.search(filter).await.unwrap();
+        seen.extend(found.hits.iter().map(|hit| hit.seq.get()));
+        if !found.more {
+            break;
+        }
+        assert_eq!(found.hits.len(), 10);
+        offset += 10;
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (2..27).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn the_index_goes_on_where_it_was_and_forgets_what_was_deleted() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let long = "filler ".repeat(20_000);
+    let mut thread = rig.thread();
+    for at in 0..40 {
+        let append = thread.next(vec![output(&format!("{long} secretword{at} {at}"))], at);
+        store.append(append).await.unwrap();
+    }
+    assert!(store.index_some().await.unwrap(), "one part does not hold all of it");
+    drop(store);
+    let store = rig.open();
+    indexed(&store).await;
+    for at in [0, 20, 39] {
+        assert_eq!(find(&store, &format!("secretword{at}")).await.hits.len(), 1, "{at}");
+    }
+    let held = |word: &str| {
+        let bytes = std::fs::read(rig.database()).unwrap();
+        bytes.windows(word.len()).any(|window| window == word.as_bytes())
+    };
+    store.delete_thread(thread.id()).await.unwrap();
+    assert_eq!(find(&store, "secretword20").await.hits, []);
+    drop(store);
+    let connection = rusqlite::Connection::open(rig.database()).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(connection);
+    assert!(!held("secretword20"), "what was deleted can not be read in the file any more");
+}
+
+#[tokio::test]
+async fn only_the_beginning_of_a_long_output_is_looked_through() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let text = format!("firstword {} lastword", "x ".repeat(mcode_store::SEARCHED_TEXT_MAX / 2));
+    thread_with(&rig, &store, vec![output(&text)], 1).await;
+    indexed(&store).await;
+    assert_eq!(find(&store, "firstword").await.hits.len(), 1);
+    assert_eq!(find(&store, "lastword").await.hits.len(), 0);
+}
+
+#[tokio::test]
+async fn ephemeral_threads_are_not_found() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    let mut append = thread.next(vec![said("needle")], 1);
+    append.row.ephemeral = true;
+    store.append(append).await.unwrap();
+    indexed(&store).await;
+    assert_eq!(find(&store, "needle").await.hits, []);
+}
