@@ -359,7 +359,7 @@ impl Driver {
 }
 
 /// What the gate is told of a failure that is a limit.
-fn limited(error: &ModelError, server: Option<Duration>) -> Limited {
+pub(crate) fn limited(error: &ModelError, server: Option<Duration>) -> Limited {
     Limited {
         server_ms: server.map(millis),
         by_number: error.kind == ModelErrorKind::RateLimited,

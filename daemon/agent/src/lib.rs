@@ -10,6 +10,7 @@
 
 pub mod adopted;
 pub mod answer;
+pub mod aside;
 mod asking;
 mod attempt;
 pub mod calls;
@@ -33,6 +34,7 @@ pub mod step;
 pub mod treasury;
 
 pub use adopted::{AdoptedCall, AdoptedPort, Resumption, resume};
+pub use aside::{Aside, AsideAnswer, AsideRequest};
 pub use drive::{RunContext, RunOutcome, RunServices, drive};
 pub use gates::Gates;
 pub use live::{LiveItem, LiveKey, LiveLane, LiveState};

@@ -173,6 +173,7 @@ async fn deps(
         bounds,
         config: current,
         ids: Arc::new(SystemIds),
+        titles: !mcode_env::process::disabled("titles"),
         retry: RetryPolicy::default(),
         gates: Arc::new(Gates::new(Arc::clone(&clock))),
         treasury: Arc::new(Treasury::new(spent(store.clone(), Arc::clone(&clock)))),

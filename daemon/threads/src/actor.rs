@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcode_agent::port::SIGNALS_MAX;
-use mcode_agent::{AgentSignal, LiveLane, RunOutcome};
+use mcode_agent::{AgentSignal, AsideAnswer, LiveLane, RunOutcome};
 use mcode_events::event::{Event, EventBody, NewEvent};
 use mcode_events::state::ThreadState;
 use mcode_ids::{RequestId, RunId, Seq, ThreadId};
@@ -22,6 +22,7 @@ use crate::deps::Deps;
 use crate::error::ThreadError;
 use crate::pending::Pending;
 use crate::run::{ActiveRun, Cause};
+use crate::titling::Titling;
 
 /// Commands that may wait; more are refused as busy.
 pub(crate) const MAILBOX: usize = 64;
@@ -64,6 +65,8 @@ pub(crate) struct Actor {
     pub(crate) last_surroundings: Option<RunSurroundings>,
     /// When the thread begins a run by itself, for a command that has ended in the background.
     pub(crate) wake_at: Option<Instant>,
+    /// A title that the small model thinks of.
+    pub(crate) titling: Option<Titling>,
     /// Those who wait for everything of the thread to have ended.
     pub(crate) ends: Vec<End>,
     pub(crate) closing: bool,
@@ -83,6 +86,7 @@ enum Wake {
     ApprovalDeadline,
     UnrecordedEnd,
     CommandEnded,
+    Titled(AsideAnswer),
     Idle,
 }
 
@@ -124,6 +128,7 @@ pub(crate) async fn run(loading: Loading) {
         unrecorded: None,
         last_surroundings: None,
         wake_at: None,
+        titling: None,
         ends: Vec::new(),
         closing: false,
         keeping: false,
@@ -160,6 +165,7 @@ impl Actor {
                     }
                 }
                 Wake::CommandEnded => self.wake().await,
+                Wake::Titled(answer) => self.titled(answer).await,
                 Wake::Idle => {
                     if self.leave().await {
                         return;
@@ -222,6 +228,7 @@ impl Actor {
             () = until(approval) => Wake::ApprovalDeadline,
             () = until(unrecorded) => Wake::UnrecordedEnd,
             () = until(wake) => Wake::CommandEnded,
+            answer = Titling::answered(&mut self.titling) => Wake::Titled(answer),
             () = until(idle) => Wake::Idle,
         }
     }

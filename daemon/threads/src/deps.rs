@@ -68,6 +68,8 @@ pub struct Deps {
     pub gates: Arc<Gates>,
     /// What all runs may spend together.
     pub treasury: Arc<Treasury>,
+    /// Whether the small model may be asked for titles of new threads.
+    pub titles: bool,
     /// For recovery.
     pub reap_orphan: ReapOrphan,
     /// For recovery.

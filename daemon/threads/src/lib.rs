@@ -32,6 +32,7 @@ mod searching;
 mod signals;
 pub mod spending;
 mod starting;
+mod titling;
 pub mod trust;
 mod waking;
 
@@ -57,4 +58,5 @@ pub use project::Resolved;
 pub use registry::{Subscription, Threads};
 pub use rules::{Place, RuleBook};
 pub use searching::Latest;
+pub use titling::TITLE_SYSTEM;
 pub use trust::{ProjectTrust, TrustItem, TrustState};

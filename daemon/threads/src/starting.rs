@@ -87,6 +87,7 @@ impl Actor {
         self.deps.models.resolve(&options.model, &run.surroundings.client_env)?;
         options.kept = Some(self.kept(&run.surroundings, &options, &self.fallback(project.as_deref())));
         let mut events = Vec::new();
+        let untitled = self.state.last_seq == Seq::ZERO && run.title.is_empty();
         if self.state.last_seq == Seq::ZERO {
             // It was there when the run was asked for, and was deleted since.
             if let Some(thread_id) = run.thread_id {
@@ -102,7 +103,10 @@ impl Actor {
             }
         }
         let working = Working { options, root, project, surroundings: run.surroundings };
-        self.begin(events, working, Words::New(run.parts), run.request).await
+        let title = if untitled { self.title_wanted(&working, &spoken(&run.parts)) } else { None };
+        let started = self.begin(events, working, Words::New(run.parts), run.request).await?;
+        self.begin_titling(title);
+        Ok(started)
     }
 
     /// Records the run's beginning in one commit, then lets the agent work. Nothing begins when the day's budget is spent.
@@ -356,18 +360,26 @@ pub(crate) fn stricter(wanted: ApprovalPolicy, most: Option<ApprovalPolicy>) -> 
 }
 
 fn new_thread(run: &NewRun, options: &RunOptions) -> NewThread {
-    let words: String = run
-        .parts
-        .iter()
-        .filter_map(|part| if let mcode_events::Part::Text { text, .. } = part { Some(text.as_str()) } else { None })
-        .collect();
     NewThread {
         cwd: run.cwd.clone(),
-        title: if run.title.is_empty() { mcode_agent::prompt::first_title(&words) } else { run.title.clone() },
+        title: if run.title.is_empty() {
+            mcode_agent::prompt::first_title(&spoken(&run.parts))
+        } else {
+            run.title.clone()
+        },
         model: options.model.clone(),
         mode: Mode::of_log(&options.mode),
         ephemeral: run.ephemeral,
     }
+}
+
+/// The words of what the user says.
+fn spoken(parts: &[mcode_events::Part]) -> String {
+    let text = |part: &mcode_events::Part| match part {
+        mcode_events::Part::Text { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    parts.iter().filter_map(text).collect()
 }
 
 /// What the configuration says about calls that would be asked. Its words are checked when it is read; one that nobody

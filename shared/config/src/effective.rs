@@ -271,6 +271,8 @@ pub struct Effective {
     pub sandbox: Sandbox,
     /// `[background] wake`: whether the end of a command in the background begins a run of its idle thread. `None` is yes.
     pub wake: Option<bool>,
+    /// `[threads] titles`: whether the small model gives new threads their titles. `None` is yes, if there is one.
+    pub titles: Option<bool>,
     /// The documented sections `memory` and `goals` as written, checked for types, for those who will use them.
     pub sections: BTreeMap<String, toml::Table>,
 }

@@ -29,6 +29,7 @@ pub(crate) struct LowConfig {
     memory: Option<toml::Table>,
     sandbox: LowSandbox,
     background: LowBackground,
+    threads: LowThreads,
     goals: Option<toml::Table>,
     login: BTreeMap<String, LowLogin>,
 }
@@ -113,6 +114,12 @@ struct LowBackground {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct LowThreads {
+    titles: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct LowPermissions {
     allow: Vec<Spanned<String>>,
     ask: Vec<Spanned<String>>,
@@ -172,6 +179,7 @@ impl LowConfig {
             approve_at_most: None,
             sandbox: self.sandbox.into_effective(),
             wake: self.background.wake,
+            titles: self.threads.titles,
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
         }
     }

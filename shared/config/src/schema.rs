@@ -114,6 +114,7 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
         ]),
     ),
     ("background", Table(&[("wake", Leaf(Switch))])),
+    ("threads", Table(&[("titles", Leaf(Switch))])),
     (
         "goals",
         Table(&[

@@ -18,7 +18,7 @@ pub fn vars() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
-/// Whether `MCODE_DISABLE` names this part: `memory`, `mcp`, `hooks`, `update` or `keyring`.
+/// Whether `MCODE_DISABLE` names this part: `memory`, `mcp`, `hooks`, `update`, `keyring` or `titles`.
 #[must_use]
 pub fn disabled(part: &str) -> bool {
     var("MCODE_DISABLE").is_some_and(|parts| parts.split(',').any(|named| named.trim() == part))

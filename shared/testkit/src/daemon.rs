@@ -128,7 +128,8 @@ impl TestDaemon {
             ("HOME".to_owned(), text(home.path().join("user"))),
             ("MCODE_HOME".to_owned(), text(home.path().join("m"))),
             ("MCODE_SOCKET".to_owned(), text(home.path().join("s"))),
-            ("MCODE_DISABLE".to_owned(), "keyring,update".to_owned()),
+            // A script would have to expect the requests for titles.
+            ("MCODE_DISABLE".to_owned(), "keyring,update,titles".to_owned()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
             ("RUST_BACKTRACE".to_owned(), "1".to_owned()),
         ]);

@@ -34,6 +34,7 @@ mod structured;
 mod surviving;
 mod telling;
 mod terminal;
+mod threads;
 mod trusting;
 mod waking;
 mod watching;

@@ -308,6 +308,7 @@ impl Rig {
             config: current,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),
+            titles: false,
             retry: RetryPolicy::default(),
             gates: Arc::new(Gates::new(Arc::clone(&clock) as Arc<dyn Clock>)),
             treasury: Arc::new(Treasury::new(spent(store.clone(), Arc::clone(&clock) as Arc<dyn Clock>))),

@@ -104,7 +104,7 @@ fn ask_in(root: &Path, toolchain: &Toolchain, place: &Path) -> anyhow::Result<()
             .arg(programs.join("mcode.exe"))
             .args(arguments)
             .env("MCODE_HOME", &home)
-            .env("MCODE_DISABLE", "keyring,update")
+            .env("MCODE_DISABLE", "keyring,update,titles")
             .env("ANTHROPIC_BASE_URL", &url)
             .env("ANTHROPIC_API_KEY", "test-key")
             .current_dir(place.join("project"));
