@@ -60,8 +60,8 @@ pub struct AsideRequest {
 /// What came of it.
 #[derive(Debug)]
 pub struct AsideAnswer {
-    /// The answer, if there is one.
-    pub text: Option<String>,
+    /// The answer, or why there is none.
+    pub text: Result<String, String>,
     /// What it has cost, to be recorded.
     pub paid: Option<EventBody>,
     /// What is held for it; dropped when the cost is on record.
@@ -69,32 +69,33 @@ pub struct AsideAnswer {
 }
 
 impl AsideAnswer {
-    const NONE: Self = Self { text: None, paid: None, holding: None };
+    /// No answer, and nothing was paid.
+    #[must_use]
+    pub fn none(why: impl Into<String>) -> Self {
+        Self { text: Err(why.into()), paid: None, holding: None }
+    }
 }
 
 impl Aside {
-    /// Asks once. Whatever fails gives no answer, and the log of the daemon says why.
+    /// Asks once.
     pub async fn ask(&self, request: AsideRequest) -> AsideAnswer {
-        let model = request.model.clone();
-        match tokio::time::timeout(ASIDE_TIME_MAX, self.try_ask(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                tracing::info!(model, "a request beside the conversation took too long");
-                AsideAnswer::NONE
-            }
-        }
+        let answered = tokio::time::timeout(ASIDE_TIME_MAX, self.try_ask(request)).await;
+        answered.unwrap_or_else(|_| AsideAnswer::none("it took too long"))
     }
 
     async fn try_ask(&self, asked: AsideRequest) -> AsideAnswer {
         let purpose = asked.purpose;
-        let Some((request, resolved)) = self.request(asked) else { return AsideAnswer::NONE };
+        let (request, resolved) = match self.request(asked) {
+            Ok(made) => made,
+            Err(why) => return AsideAnswer::none(why),
+        };
         let gate = self.gates.gate(&resolved);
         let Ok(place) = self.gates.enter(gate, Priority::Background, ASIDE_TIME_MAX, 1) else {
-            return AsideAnswer::NONE;
+            return AsideAnswer::none("too many requests wait for models already");
         };
         let holding = loop {
             if !its_turn(&place).await {
-                return AsideAnswer::NONE;
+                return AsideAnswer::none("the provider takes no more requests");
             }
             let waited = std::sync::atomic::AtomicBool::new(false);
             let waits = || {
@@ -104,10 +105,7 @@ impl Aside {
             match self.treasury.admit(&self.caps, budget::bound(&request), None, waits).await {
                 Ok(holding) if !waited.load(std::sync::atomic::Ordering::Relaxed) => break holding,
                 Ok(_) => {}
-                Err(why) => {
-                    tracing::info!(?why, "there is no money for a request beside the conversation");
-                    return AsideAnswer::NONE;
-                }
+                Err(_) => return AsideAnswer::none("there is no money for it"),
             }
         };
         let (text, usage) = answer(request, &resolved, &place).await;
@@ -118,9 +116,10 @@ impl Aside {
         AsideAnswer { text, paid, holding: Some(holding) }
     }
 
-    fn request(&self, asked: AsideRequest) -> Option<(ModelRequest, ResolvedModel)> {
-        let resolved = self.models.resolve(&asked.model, &self.client_env).ok()?;
-        let model: ModelRef = resolved.info.id.parse().ok()?;
+    fn request(&self, asked: AsideRequest) -> Result<(ModelRequest, ResolvedModel), String> {
+        let resolved = self.models.resolve(&asked.model, &self.client_env).map_err(|error| error.to_string())?;
+        let id = &resolved.info.id;
+        let model: ModelRef = id.parse().map_err(|()| format!("'{id}' is not provider/model"))?;
         let parts = vec![Part::text(asked.words)];
         let message = Message { item_id: asked.item_id, role: Role::User, parts, origin: None };
         let request = ModelRequest {
@@ -139,7 +138,7 @@ impl Aside {
             cache_key: String::new(),
             answer_schema: None,
         };
-        Some((request, resolved))
+        Ok((request, resolved))
     }
 }
 
@@ -156,7 +155,11 @@ async fn its_turn(place: &Place) -> bool {
 }
 
 /// Streams the answer to its end.
-async fn answer(request: ModelRequest, resolved: &ResolvedModel, place: &Place) -> (Option<String>, Option<Usage>) {
+async fn answer(
+    request: ModelRequest,
+    resolved: &ResolvedModel,
+    place: &Place,
+) -> (Result<String, String>, Option<Usage>) {
     let cancel = CancellationToken::new();
     let _cancelled_when_left = cancel.clone().drop_guard();
     let mut stream = resolved.provider.stream(request, cancel);
@@ -169,13 +172,13 @@ async fn answer(request: ModelRequest, resolved: &ResolvedModel, place: &Place) 
                     Part::Text { text, .. } => Some(text.as_str()),
                     _ => None,
                 });
-                return (Some(texts.collect()), response.usage);
+                return (Ok(texts.collect()), response.usage);
             }
             Ok(StreamEvent::TextDelta(text) | StreamEvent::ThinkingDelta(text)) => bytes += text.len(),
             Ok(StreamEvent::Started | StreamEvent::ToolCallDelta { .. }) => {}
             Err(error) => {
                 refused(&error, place);
-                return (None, error.usage);
+                return (Err(error.to_string()), error.usage);
             }
         }
         if bytes > ANSWER_BYTES_MAX {
@@ -183,12 +186,11 @@ async fn answer(request: ModelRequest, resolved: &ResolvedModel, place: &Place) 
         }
     }
     place.rest();
-    (None, None)
+    (Err("the answer has no end".to_owned()), None)
 }
 
 /// A limit is told to all who wait for the same model.
 fn refused(error: &ModelError, place: &Place) {
-    tracing::info!(%error, "a request beside the conversation was refused");
     if error.is_limit() {
         place.limited(crate::asking::limited(error, error.retry_after), |_| 0);
     } else {

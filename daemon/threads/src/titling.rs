@@ -38,7 +38,7 @@ impl Titling {
     /// Its answer; pending for ever without one.
     pub(crate) async fn answered(titling: &mut Option<Self>) -> AsideAnswer {
         match titling {
-            Some(titling) => (&mut titling.task).await.unwrap_or(AsideAnswer { text: None, paid: None, holding: None }),
+            Some(titling) => (&mut titling.task).await.unwrap_or_else(|error| AsideAnswer::none(error.to_string())),
             None => std::future::pending().await,
         }
     }
@@ -94,7 +94,10 @@ impl Actor {
     pub(crate) async fn titled(&mut self, answer: AsideAnswer) {
         let Some(titling) = self.titling.take() else { return };
         let mut events: Vec<NewEvent> = answer.paid.into_iter().map(NewEvent::of_thread).collect();
-        let title = answer.text.as_deref().and_then(title_of).filter(|_| self.state.title == titling.before);
+        if let Err(why) = &answer.text {
+            tracing::info!(thread_id = %self.thread_id, why, "the small model gave no title");
+        }
+        let title = answer.text.ok().as_deref().and_then(title_of).filter(|_| self.state.title == titling.before);
         events.extend(title.map(|title| NewEvent::of_thread(EventBody::TitleChanged { title })));
         if let Err(error) = self.append(events, None).await {
             tracing::warn!(thread_id = %self.thread_id, %error, "the title of a thread could not be recorded");
