@@ -62,7 +62,8 @@ fn goes_on_after_a_cancel(model: &str) {
     let hosts = stage.daemon.hosts();
     let left = stage.daemon.processes();
     let left: Vec<u32> = left.into_iter().filter(|pid| !hosts.contains(pid)).collect();
-    assert_eq!(left, Vec::<u32>::new(), "something of the run is left");
+    let lines = || mcode_testkit::command_lines().filter(|(pid, _)| left.contains(pid)).collect::<Vec<_>>();
+    assert_eq!(left, Vec::<u32>::new(), "something of the run is left: {:?}", lines());
     stage.daemon.wait_until("the hosts have ended too", || stage.daemon.processes().is_empty());
     assert!(!process_is_there(&stage.workspace.read("pid0")));
 
