@@ -27,7 +27,7 @@ pub use crash::Crashes;
 #[cfg(unix)]
 pub use daemon::{Output, TestDaemon, program};
 #[cfg(unix)]
-pub use processes::{nap, running, sleeping};
+pub use processes::{command_lines, nap, running, sleeping};
 pub use workspace::Workspace;
 
 pub use oauth_issuer::OauthIssuer;
