@@ -1,6 +1,5 @@
 //! Threads that share their beginnings.
 
-use mcode_events::blob::Blobs;
 use mcode_events::{Event, EventBody, ForkPoint, NewEvent, ThreadState};
 use mcode_ids::{Seq, ThreadId};
 use mcode_store::{AppendError, SearchFilter, Store, ThreadFilter};
