@@ -4,6 +4,7 @@
 //!   looks like is said in [`own`].
 //! - [`write_markdown`] and [`write_messages`]: for people and for scripts; one way. The shape of the JSON is said in
 //!   [`messages`].
+//! - [`foreign`]: histories of other coding agents, made into events as ours.
 //!
 //! Everything here is blocking and takes events one after the other, so a thread of any size needs the memory of its
 //! largest event. Who sends a file in pieces gives a [`Chunks`] to write to. Nothing here knows the store: events come
@@ -17,6 +18,7 @@
 
 mod chunks;
 mod error;
+pub mod foreign;
 pub mod markdown;
 pub mod messages;
 pub mod own;

@@ -57,6 +57,9 @@ pub const BLOBS_MAX: usize = 100_000;
 /// How far the time of an event may lie ahead, in milliseconds (a day: clocks differ).
 pub const AHEAD_MS_MAX: i64 = 24 * 60 * 60 * 1000;
 
+/// The dearest request or run, in US dollars; sums of more would leave what a number can hold.
+pub const COST_USD_MAX: f64 = 1e6;
+
 /// What a thread is, beside its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadInfo {

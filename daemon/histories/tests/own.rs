@@ -243,6 +243,7 @@ fn what_is_wrong_is_told_with_its_line() {
             "line 1: the line does not read as a first line: 'run_1' is not a thread id",
         ),
         (with(0, |line| line["events"] = json!(9_999_999)), "line 1: the number of events is more than is taken"),
+        (with(0, |line| line["events"] = json!(0)), "line 1: event 1: a thread has at least the event that makes it"),
         (with(0, |line| line["events"] = json!(3)), "line 5: the line does not read as a body or the end"),
         (without(2), "line 3: event 2 should stand here, and it is event 3"),
         (with(1, |line| line["kind"] = json!("tomorrow")), "line 2: event 1: the first event has to make the thread"),
@@ -259,6 +260,14 @@ fn what_is_wrong_is_told_with_its_line() {
         (
             with(6, |line| line["run_id"] = json!("run_")),
             "line 7: the line does not read as an event: 'run_' is not a run id",
+        ),
+        (
+            with(16, |line| line["payload"]["usage"]["cost_usd"] = json!(1e300)),
+            "line 17: event 16: its cost is beyond reason",
+        ),
+        (
+            with(16, |line| line["payload"]["usage"]["cost_usd"] = json!(-1)),
+            "line 17: event 16: its cost is beyond reason",
         ),
         (with(6, |line| line["run_id"] = Value::Null), "line 7: event 6: it begins a run that has no id"),
         (without(piece), "its pieces are not in order"),

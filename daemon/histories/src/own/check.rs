@@ -15,7 +15,7 @@ use super::input::{Lines, Place};
 use super::lines::{Beginning, End, Header, TailLine};
 use super::named::{self, Hash};
 use super::read::{Contents, decode};
-use super::{AHEAD_MS_MAX, FORMAT, VERSION};
+use super::{AHEAD_MS_MAX, COST_USD_MAX, FORMAT, VERSION};
 use crate::error::{Fault, ImportError};
 
 /// Words of events that look like hashes and are remembered. A thread that has more of them is not asked any more
@@ -48,6 +48,9 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
     hasher.update(&line);
     let events_at = lines.place();
     let mut fold = Fold::new(&header, now);
+    if header.events == 0 {
+        return Err(Fault::Event { seq: 1, why: "a thread has at least the event that makes it".to_owned() }.at(1));
+    }
     for _ in 0..header.events {
         if !lines.read(&mut line)? {
             return Err(Fault::CutOff.at(lines.number() + 1));
@@ -191,6 +194,11 @@ impl Fold {
                 None => return Err("it begins a run that has no id"),
             },
             _ => {}
+        }
+        if let EventBody::UsageRecorded { usage, .. } | EventBody::RunFinished { usage, .. } = &event.body
+            && !(0.0..=COST_USD_MAX).contains(&usage.cost_usd)
+        {
+            return Err("its cost is beyond reason");
         }
         if event.at_ms < 0 || event.at_ms > self.latest_ms {
             return Err("its time is before 1970 or lies ahead");

@@ -48,7 +48,8 @@ pub struct Contents {
 /// As which thread a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity {
-    /// As the one that it was made from, with all its ids. Only where neither that thread nor one of its runs is.
+    /// As the one that it was made from, with all its ids. Only for a file that is trusted, and only where neither that
+    /// thread nor one of its runs is: a file that was made by hand can name runs, calls and questions of other threads.
     Kept,
     /// As this new one; everything in it gets new ids too, which the file can not choose.
     Fresh(ThreadId),
