@@ -34,8 +34,10 @@ use std::path::{Path, PathBuf};
 use mcode_env::{IdGen, Timestamp};
 use mcode_events::event::NewEvent;
 use mcode_events::{Blobs, Event, EventBody};
-use mcode_ids::{ProjectId, Seq, ThreadId};
+use mcode_ids::{Seq, ThreadId};
 use mcode_text::{sanitize_line, truncate_width};
+
+use crate::own::read::Place;
 
 pub use self::places::Places;
 pub use self::report::Report;
@@ -182,18 +184,19 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// All events of the thread, gapless from 1: with the one that makes it in this project and folder (`stand_in`
+    /// All events of the thread, gapless from 1: with the one that makes it in this place (`stand_in`
     /// is the model where the history names none) and a notice that says where it comes from.
     #[must_use]
-    pub fn into_events(self, thread_id: ThreadId, project_id: ProjectId, cwd: &str, stand_in: &str) -> Vec<Event> {
+    pub fn into_events(self, thread_id: ThreadId, place: &Place, stand_in: &str) -> Vec<Event> {
         let known = |model: &String| if model.is_empty() { stand_in.to_owned() } else { model.clone() };
         let first = self.events.iter().find_map(|timed| match &timed.event.body {
             EventBody::RunStarted { options } => Some(known(&options.model)),
             _ => None,
         });
         let created = EventBody::ThreadCreated {
-            project_id,
-            cwd: cwd.to_owned(),
+            project_id: place.project_id,
+            cwd: place.cwd.clone(),
+            root: place.root.clone(),
             title: self.title.clone(),
             model: first.unwrap_or_else(|| stand_in.to_owned()),
             mode: "build".to_owned(),

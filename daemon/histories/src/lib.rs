@@ -28,7 +28,7 @@ pub use chunks::{CHUNK_BYTES, Chunks};
 pub use error::{ExportError, Fault, ImportError};
 pub use markdown::write_markdown;
 pub use messages::write_messages;
-pub use own::read::{Contents, Identity, Importing, ThreadFile};
+pub use own::read::{Contents, Identity, Importing, Place, ThreadFile};
 pub use own::write::{Written, write_thread};
 pub use own::{Limits, ThreadInfo};
 pub use rendering::Rendering;

@@ -109,6 +109,13 @@ impl Page {
                     self.line(by)
                 ));
             }
+            EventBody::ThreadForked { parent_id, .. } => {
+                text.push_str(&format!("Forked here from {}.\n\n", code(&parent_id.to_string())));
+            }
+            EventBody::Rewound { to_seq, .. } => {
+                let said = "The thread went back: what was said after event";
+                text.push_str(&format!("{said} {to_seq} is not given to the model any more.\n\n"));
+            }
             EventBody::Notice { level, text: said } => {
                 text.push_str(&format!("Notice ({}):\n\n", self.line(level)));
                 prose(&self.rendering.text(said), text);

@@ -9,15 +9,16 @@
 //!     "created_at": "2026-01-01T00:00:00Z", "exported_at": "2026-01-02T00:00:00Z"
 //!   },
 //!   "messages": [
-//!     {"role": "user", "at": "…", "turn": 1, "parts": [{"type": "text", "text": "…"}]},
-//!     {"role": "assistant", "at": "…", "turn": 1, "model": "provider/model", "parts": [
+//!     {"role": "user", "seq": 7, "at": "…", "turn": 1, "parts": [{"type": "text", "text": "…"}]},
+//!     {"role": "assistant", "seq": 9, "at": "…", "turn": 1, "model": "provider/model", "parts": [
 //!       {"type": "thinking", "text": "…"},
 //!       {"type": "text", "text": "…"},
 //!       {"type": "media", "name": "…", "media_type": "image/png", "size_bytes": 1, "hash": "…"},
 //!       {"type": "tool_call", "tool_call_id": "tc_…", "name": "shell", "arguments": {"command": "…"}}
 //!     ]},
-//!     {"role": "tool", "at": "…", "turn": 1, "tool_call_id": "tc_…", "name": "shell", "status": "failed",
-//!      "exit_code": 1, "diff": "…", "parts": [{"type": "text", "text": "…"}]}
+//!     {"role": "tool", "seq": 11, "at": "…", "turn": 1, "tool_call_id": "tc_…", "name": "shell", "status": "failed",
+//!      "exit_code": 1, "diff": "…", "parts": [{"type": "text", "text": "…"}]},
+//!     {"role": "rewound", "seq": 20, "at": "…", "turn": 1, "to_seq": 10}
 //!   ],
 //!   "usage": {
 //!     "requests": 1, "input_tokens": 1, "output_tokens": 1, "cache_read_tokens": 0, "cache_write_tokens": 0,
@@ -27,8 +28,9 @@
 //! }
 //! ```
 //!
-//! Messages stand in the order in which they were complete; one stands in one line. `turn` counts from 1 and is 0 before
-//! the first. `status` is `done`, `failed`, `denied`, `cancelled` or `interrupted`; `exit_code` and `diff` stand only
+//! Messages stand in the order in which they were complete; one stands in one line. `seq` is the event that it is, which
+//! rises. `turn` counts from 1 and is 0 before the first. `rewound` says that what stands before it and has a `seq` after
+//! `to_seq` is not part of the conversation any more. `status` is `done`, `failed`, `denied`, `cancelled` or `interrupted`; `exit_code` and `diff` stand only
 //! where there is one. `priced` says whether the price of every request was known. What only a provider understands is
 //! left out. Fields may be added within a version; none is removed or gets another meaning.
 
@@ -94,27 +96,39 @@ struct Messages {
 impl Messages {
     fn event(&mut self, event: &Event) -> Option<Value> {
         self.tally.add(&event.body);
-        let at = Timestamp::from_millis(event.at_ms).to_string();
+        let mut message = self.content(event)?;
+        // Behind the role.
+        let mut fields = Map::new();
+        fields.insert("role".to_owned(), message["role"].take());
+        fields.insert("seq".to_owned(), json!(event.seq.get()));
+        fields.insert("at".to_owned(), json!(Timestamp::from_millis(event.at_ms).to_string()));
+        fields.insert("turn".to_owned(), json!(self.turn));
+        if let Value::Object(rest) = message {
+            fields.extend(rest.into_iter().filter(|(name, _)| name != "role"));
+        }
+        Some(Value::Object(fields))
+    }
+
+    fn content(&mut self, event: &Event) -> Option<Value> {
         match &event.body {
             EventBody::TurnStarted { .. } => {
                 self.turn += 1;
                 None
             }
-            EventBody::MessageFinished { message } => Some(self.message(message, &at)),
-            EventBody::ToolCallFinished { name, result } => Some(self.result(name, result, &at)),
+            EventBody::MessageFinished { message } => Some(self.message(message)),
+            EventBody::ToolCallFinished { name, result } => Some(self.result(name, result)),
+            EventBody::Rewound { to_seq, .. } => Some(json!({"role": "rewound", "to_seq": to_seq.get()})),
             _ => None,
         }
     }
 
-    fn message(&self, message: &Message, at: &str) -> Value {
+    fn message(&self, message: &Message) -> Value {
         let mut fields = Map::new();
         let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
         fields.insert("role".to_owned(), json!(role));
-        fields.insert("at".to_owned(), json!(at));
-        fields.insert("turn".to_owned(), json!(self.turn));
         if let Some(origin) = &message.origin {
             let model = format!("{}/{}", origin.provider, origin.model);
             fields.insert("model".to_owned(), json!(self.rendering.text(&model)));
@@ -139,15 +153,13 @@ impl Messages {
         }
     }
 
-    fn result(&self, name: &str, result: &ToolResult, at: &str) -> Value {
+    fn result(&self, name: &str, result: &ToolResult) -> Value {
         let parts = result.content.iter().map(|part| match part {
             ResultPart::Text { text } => self.text("text", text),
             ResultPart::Media { blob, name } => self.media(blob, name),
         });
         let mut message = json!({
             "role": "tool",
-            "at": at,
-            "turn": self.turn,
             "tool_call_id": result.tool_call_id.to_string(),
             "name": self.rendering.text(name),
             "status": result.status.as_str(),

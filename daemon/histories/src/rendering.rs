@@ -74,6 +74,10 @@ pub(crate) struct Tally(pub(crate) BTreeMap<String, Paid>);
 
 impl Tally {
     pub(crate) fn add(&mut self, body: &EventBody) {
+        // What the other thread has paid is its own.
+        if matches!(body, EventBody::ThreadForked { .. }) {
+            self.0.clear();
+        }
         let EventBody::UsageRecorded { model, usage, priced, .. } = body else { return };
         let known = self.0.contains_key(model) || self.0.len() < MODELS_MAX;
         let key = if known { model.as_str() } else { OTHERS };

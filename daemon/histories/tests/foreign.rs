@@ -14,6 +14,7 @@ use mcode_events::event::{Event, EventBody};
 use mcode_events::message::Part;
 use mcode_events::tool::ResultPart;
 use mcode_events::{Role, RunStatus, ThreadState};
+use mcode_histories::Place;
 use mcode_histories::foreign::{Discovery, ForeignError, Found, Imported, Maker, Places, Reading, discover, read};
 use mcode_ids::{ProjectId, ThreadId};
 use support::Home;
@@ -83,8 +84,8 @@ fn import(found: &Found, store: &Home) -> Result<Imported, ForeignError> {
 fn events(imported: Imported) -> Vec<Event> {
     let thread_id: ThreadId = "thr_01900000000070008000000000000001".parse().unwrap();
     let project_id: ProjectId = "prj_01900000000070008000000000000002".parse().unwrap();
-    let cwd = imported.cwd.clone();
-    imported.into_events(thread_id, project_id, &cwd, "anthropic/stand-in")
+    let place = Place { project_id, cwd: imported.cwd.clone(), root: imported.cwd.clone() };
+    imported.into_events(thread_id, &place, "anthropic/stand-in")
 }
 
 /// What the thread says, a line for each event.

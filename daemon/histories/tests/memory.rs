@@ -70,7 +70,7 @@ fn a_thread_with_much_output_needs_little_memory() {
     write_messages(&info, events(), Rendering::default(), moment(), &mut std::io::sink()).unwrap();
     file.rewind().unwrap();
     let mut read = ThreadFile::open(file, Limits::DEFAULT, moment()).unwrap();
-    let importing = Importing { identity: Identity::Fresh(id("thr_", 9)), project_id: None, cwd: None };
+    let importing = Importing { identity: Identity::Fresh(id("thr_", 9)), place: None };
     assert_eq!(read.events(&importing).unwrap().map(Result::unwrap).count(), 1 + 2 * CALLS as usize);
     let grown = peak() - before;
     assert!(grown < 10 * 1024 * 1024, "{grown} bytes");

@@ -11,11 +11,14 @@ mod vocabulary;
 use mcode_events::event::EventBody;
 use mcode_events::run::{Kept, RunStatus};
 use mcode_events::{BlobRef, Delivery, Message, Part, Role};
-use mcode_histories::{Fault, Identity, Importing, Limits, ThreadFile};
+use mcode_histories::{Fault, Identity, Importing, Limits, Place, ThreadFile};
 use mcode_ids::ThreadId;
 use serde_json::{Value, json};
 use support::{Home, moment, open};
 use vocabulary::{event, id, one_of_each, thread};
+
+/// What a message of these tests refers to and no store has.
+const LOST: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 fn user(number: u64, parts: Vec<Part>) -> EventBody {
     EventBody::MessageFinished {
@@ -33,7 +36,7 @@ fn rich(home: &Home) {
     let picture = blobs.put(&vec![7; 1_300_000], "image/png").unwrap();
     let output = blobs.put(b"the whole output", "text/plain").unwrap();
     let empty = blobs.put(b"", "text/plain").unwrap();
-    let lost = BlobRef { hash: "0123456789abcdef".repeat(4), size_bytes: 4, media_type: "image/png".into() };
+    let lost = BlobRef { hash: LOST.into(), size_bytes: 4, media_type: "image/png".into() };
     let mut bodies = one_of_each();
     let media = |blob| Part::Media { blob, name: "a picture".into() };
     bodies.push(user(50, vec![media(picture), media(lost), media(empty), Part::text("x".repeat(100_000))]));
@@ -107,13 +110,14 @@ fn the_environment_of_a_run_does_not_leave() {
     let file = String::from_utf8(home.export(thread())).unwrap();
     assert!(!file.contains("/home/me/secret/bin"));
     // Nor does one come in with a file that was made by hand.
-    let forged = changed(file.as_bytes(), 6, |line| {
+    let begins = line_of(file.as_bytes(), "run_started");
+    let forged = changed(file.as_bytes(), begins, |line| {
         line["payload"]["options"]["kept"] = json!({"env": {"PATH": "/tmp/evil"}, "umask": 0, "own_access": true});
     });
-    let importing = Importing { identity: Identity::Kept, project_id: None, cwd: None };
+    let importing = Importing { identity: Identity::Kept, place: None };
     let mut read = open(&forged).unwrap();
     let events: Vec<_> = read.events(&importing).unwrap().map(Result::unwrap).collect();
-    let EventBody::RunStarted { options } = &events[5].body else { panic!("{:?}", events[5]) };
+    let EventBody::RunStarted { options } = &events[begins - 1].body else { panic!() };
     assert_eq!(options.kept, None);
 }
 
@@ -185,6 +189,12 @@ fn changed(file: &[u8], line: usize, change: impl Fn(&mut Value)) -> Vec<u8> {
     sealed(lines)
 }
 
+/// The number of the line of this kind, from 0.
+fn line_of(file: &[u8], kind: &str) -> usize {
+    let kind = format!("\"kind\":\"{kind}\",\"version\":1");
+    lines(file).iter().position(|line| has(line, &kind)).unwrap()
+}
+
 fn has(line: &[u8], text: &str) -> bool {
     String::from_utf8_lossy(line).contains(text)
 }
@@ -225,65 +235,77 @@ fn what_is_wrong_is_told_with_its_line() {
     let lines = lines(&file);
     let piece = lines.iter().position(|line| has(line, "\"chunks\":3")).unwrap();
     let lost = lines.iter().position(|line| has(line, "{\"blob\":\"0123")).unwrap();
+    let named = lines.iter().position(|line| has(line, LOST)).unwrap();
     let without = |line: usize| {
         let mut lines = lines.clone();
         lines.remove(line);
         sealed(lines)
     };
     let with = |line: usize, change: fn(&mut Value)| changed(&file, line, change);
+    let [titled, forked, begins, paid] =
+        ["title_changed", "thread_forked", "run_started", "usage_recorded"].map(|kind| line_of(&file, kind));
+    let at = |line: usize, told: &str| format!("line {}: {}", line + 1, told.replace("{seq}", &line.to_string()));
     let cut = sealed(lines[..=piece].iter().chain(lines.last()).cloned().collect());
     let events = lines.iter().filter(|line| line.starts_with(b"{\"seq\"")).count() as u64;
     assert_eq!(error(b""), error(b"{\"type\":\"user\"}\n"));
     for (file, told) in [
-        (with(0, |line| line["format"] = json!("other")), "line 1: this is no thread that mcode has exported"),
-        (with(0, |line| line["version"] = json!(2)), "line 1: the file has version 2 of the format"),
-        (with(0, |line| line["surprise"] = json!(1)), "line 1: the line does not read as a first line: unknown field"),
+        (with(0, |line| line["format"] = json!("other")), at(0, "this is no thread that mcode has exported")),
+        (with(0, |line| line["version"] = json!(2)), at(0, "the file has version 2 of the format")),
+        (with(0, |line| line["surprise"] = json!(1)), at(0, "the line does not read as a first line: unknown field")),
         (
             with(0, |line| line["thread_id"] = json!("run_1")),
-            "line 1: the line does not read as a first line: 'run_1' is not a thread id",
+            at(0, "the line does not read as a first line: 'run_1' is"),
         ),
-        (with(0, |line| line["events"] = json!(9_999_999)), "line 1: the number of events is more than is taken"),
-        (with(0, |line| line["events"] = json!(0)), "line 1: event 1: a thread has at least the event that makes it"),
-        (with(0, |line| line["events"] = json!(3)), "line 5: the line does not read as a body or the end"),
-        (without(2), "line 3: event 2 should stand here, and it is event 3"),
-        (with(1, |line| line["kind"] = json!("tomorrow")), "line 2: event 1: the first event has to make the thread"),
-        (with(2, |line| line["kind"] = json!("Bad Kind")), "line 3: event 2: it has no kind"),
+        (with(0, |line| line["events"] = json!(9_999_999)), at(0, "the number of events is more than is taken")),
+        (with(0, |line| line["events"] = json!(0)), at(0, "event 1: a thread has at least the event that makes it")),
+        (with(0, |line| line["events"] = json!(3)), at(4, "the line does not read as a body or the end")),
+        (without(2), at(2, "event 2 should stand here, and it is event 3")),
         (
-            with(2, |line| line["payload"]["title"] = json!(7)),
-            "line 3: event 2: its payload does not read as title_changed",
+            with(1, |line| line["kind"] = json!("tomorrow")),
+            at(1, "event {seq}: the first event has to make the thread"),
         ),
-        (with(2, |line| line["at"] = json!(i64::MAX)), "line 3: event 2: its time is before 1970 or lies ahead"),
+        (with(2, |line| line["kind"] = json!("Bad Kind")), at(2, "event {seq}: it has no kind")),
+        (
+            with(titled, |line| line["payload"]["title"] = json!(7)),
+            at(titled, "event {seq}: its payload does not read as title_changed"),
+        ),
+        (
+            with(titled, |line| line["payload"]["title"] = json!("x".repeat(3_000))),
+            at(titled, "event {seq}: its title, tags, folders or names are too long"),
+        ),
+        (
+            with(forked, |line| line["payload"]["parent_seq"] = json!(2)),
+            at(forked, "event {seq}: it shares what comes after it"),
+        ),
+        (with(2, |line| line["at"] = json!(i64::MAX)), at(2, "event {seq}: its time is before 1970 or lies ahead")),
         (
             with(2, |line| line["payload_text"] = json!("")),
-            "line 3: the line does not read as an event: it has to have one payload",
+            at(2, "the line does not read as an event: it has to have one"),
         ),
         (
-            with(6, |line| line["run_id"] = json!("run_")),
-            "line 7: the line does not read as an event: 'run_' is not a run id",
+            with(begins, |line| line["run_id"] = json!("run_")),
+            at(begins, "the line does not read as an event: 'run_' is not a run id"),
+        ),
+        (with(begins, |line| line["run_id"] = Value::Null), at(begins, "event {seq}: it begins a run that has no id")),
+        (
+            with(paid, |line| line["payload"]["usage"]["cost_usd"] = json!(1e300)),
+            at(paid, "event {seq}: its cost is beyond reason"),
         ),
         (
-            with(16, |line| line["payload"]["usage"]["cost_usd"] = json!(1e300)),
-            "line 17: event 16: its cost is beyond reason",
+            with(paid, |line| line["payload"]["usage"]["cost_usd"] = json!(-1)),
+            at(paid, "event {seq}: its cost is beyond reason"),
         ),
-        (
-            with(16, |line| line["payload"]["usage"]["cost_usd"] = json!(-1)),
-            "line 17: event 16: its cost is beyond reason",
-        ),
-        (with(6, |line| line["run_id"] = Value::Null), "line 7: event 6: it begins a run that has no id"),
-        (without(piece), "its pieces are not in order"),
-        (without(piece + 2), "its pieces are not in order"),
-        (cut, "its last pieces are missing"),
-        (
-            without(lost),
-            "line 34: the body 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef: it is referred to here, and the file does not hold it",
-        ),
-        (with(piece, |line| line["data"] = json!("AAAA")), "its pieces are not of its size"),
-        (with(piece, |line| line["data"] = json!("!")), "its content is no base64"),
-        (with(piece, |line| line["size_bytes"] = json!(u64::MAX)), "the size of a body in bytes is more than is taken"),
-        (with(piece, |line| line["blob"] = json!("zz")), "the line does not read as a body or the end"),
+        (without(piece), "its pieces are not in order".to_owned()),
+        (without(piece + 2), "its pieces are not in order".to_owned()),
+        (cut, "its last pieces are missing".to_owned()),
+        (without(lost), at(named, &format!("the body {LOST}: it is referred to here, and the file does not hold it"))),
+        (with(piece, |line| line["data"] = json!("AAAA")), "its pieces are not of its size".to_owned()),
+        (with(piece, |line| line["data"] = json!("!")), "its content is no base64".to_owned()),
+        (with(piece, |line| line["size_bytes"] = json!(u64::MAX)), "the size of a body in bytes is more".to_owned()),
+        (with(piece, |line| line["blob"] = json!("zz")), "the line does not read as a body or the end".to_owned()),
     ] {
         let error = error(&file);
-        assert!(error.contains(told), "{error}\n  instead of: {told}");
+        assert!(error.contains(&told), "{error}\n  instead of: {told}");
     }
     assert!(events > 30);
 }
@@ -347,7 +369,7 @@ fn a_call_of_this_store_can_not_be_claimed_by_a_file() {
     let forged = file.replace(&format!("\"{call}\""), &format!("\"{escaped}\""));
     let forged = sealed(lines(forged.as_bytes()));
     let mut read = open(&forged).unwrap();
-    let importing = Importing { identity: Identity::Fresh(id("thr_", 99)), project_id: None, cwd: None };
+    let importing = Importing { identity: Identity::Fresh(id("thr_", 99)), place: None };
     for event in read.events(&importing).unwrap() {
         assert!(!event.unwrap().body.encode().unwrap().contains(&call));
     }
@@ -362,12 +384,15 @@ fn the_project_and_the_folder_are_those_of_this_machine() {
     }
     home.thread(thread(), bodies, event);
     let file = home.export(thread());
-    let importing =
-        Importing { identity: Identity::Kept, project_id: Some(id("prj_", 500)), cwd: Some("/srv/here".into()) };
+    let importing = Importing {
+        identity: Identity::Kept,
+        place: Some(Place { project_id: id("prj_", 500), cwd: "/srv/here/a".into(), root: "/srv/here".into() }),
+    };
     let mut read = open(&file).unwrap();
     let first = read.events(&importing).unwrap().next().unwrap().unwrap();
-    let EventBody::ThreadCreated { project_id, cwd, ephemeral, .. } = first.body else { panic!() };
-    assert_eq!((project_id, cwd.as_str(), ephemeral), (id("prj_", 500), "/srv/here", false));
+    let EventBody::ThreadCreated { project_id, cwd, root, ephemeral, .. } = first.body else { panic!() };
+    assert_eq!((project_id, ephemeral), (id("prj_", 500), false));
+    assert_eq!((cwd.as_str(), root.as_str()), ("/srv/here/a", "/srv/here"));
 }
 
 #[test]
@@ -379,4 +404,23 @@ fn a_log_that_ends_early_is_not_exported_as_whole() {
     let mut out = Vec::new();
     let error = mcode_histories::write_thread(&info, cut, &*home.blobs(), moment(), &mut out).unwrap_err();
     assert_eq!(error.to_string(), "event 6 of the thread is missing");
+}
+
+#[test]
+fn a_run_that_a_fork_left_behind_is_ended() {
+    let home = Home::new();
+    let all = one_of_each();
+    let kind = |kind: &str| all.iter().find(|body| body.kind() == kind).unwrap().clone();
+    let mut forked = kind("thread_forked");
+    if let EventBody::ThreadForked { parent_seq, .. } = &mut forked {
+        *parent_seq = mcode_ids::Seq::new(3);
+    }
+    home.thread(thread(), vec![all[0].clone(), kind("run_started"), kind("turn_started"), forked], event);
+    let file = home.export(thread());
+    let mut read = open(&file).unwrap();
+    let importing = Importing { identity: Identity::Fresh(id("thr_", 99)), place: None };
+    let last = read.events(&importing).unwrap().last().unwrap().unwrap();
+    assert!(matches!(last.body, EventBody::RunFinished { status: RunStatus::Interrupted, .. }), "{last:?}");
+    let state = Home::new().import(&file, Identity::Kept);
+    assert!(state.open.is_empty() && state.runs.iter().all(|run| run.status == RunStatus::Interrupted));
 }

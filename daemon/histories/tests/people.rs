@@ -108,7 +108,7 @@ fn the_json_is_as_it_was_and_is_json() {
     assert_eq!((&value["format"], &value["version"]), (&json!("mcode-messages"), &json!(1)));
     let roles: Vec<&str> =
         value["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["assistant", "tool", "user", "tool"]);
+    assert_eq!(roles, ["assistant", "tool", "rewound", "user", "tool"]);
 }
 
 #[test]

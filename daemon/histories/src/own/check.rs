@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mcode_env::Timestamp;
 use mcode_events::event::{EventBody, NewEvent};
-use mcode_events::run::{RunError, RunErrorKind, RunStatus};
+use mcode_events::run::{RunError, RunErrorKind, RunRecord, RunStatus};
 use mcode_events::{Event, ThreadState, closing_events};
 use mcode_ids::{RunId, Seq};
 
@@ -24,6 +24,15 @@ const WORDS_MAX: usize = 1_000_000;
 
 /// The longest name of a kind, in bytes.
 const KIND_BYTES_MAX: usize = 64;
+
+/// The longest title, name of a model or mode, or tag, in bytes.
+const NAME_BYTES_MAX: usize = 2_000;
+
+/// The longest path, in bytes.
+const PATH_BYTES_MAX: usize = 16 * 1024;
+
+/// The most tags.
+const TAGS_MAX: usize = 100;
 
 /// Said of what a thread left open.
 const REASON: &str = "the thread was exported while it was at work";
@@ -138,6 +147,8 @@ struct Fold {
     /// Latest time that an event may have.
     latest_ms: i64,
     runs: BTreeSet<RunId>,
+    /// Runs that a fork left behind: they have no end in the log.
+    left: Vec<RunRecord>,
     /// Bodies that are referred to, and the line of the first that does.
     referred: BTreeMap<Hash, u64>,
     words: HashSet<Hash>,
@@ -149,6 +160,7 @@ impl Fold {
             state: ThreadState::new(header.thread_id),
             latest_ms: now.plus_millis(AHEAD_MS_MAX).millis(),
             runs: BTreeSet::new(),
+            left: Vec::new(),
             referred: BTreeMap::new(),
             words: HashSet::new(),
         }
@@ -170,8 +182,12 @@ impl Fold {
         if self.words.len() < WORDS_MAX {
             self.words.extend(named::words(payload).filter_map(named::hash));
         }
+        if matches!(event.body, EventBody::ThreadForked { .. }) {
+            self.left.append(&mut self.state.runs.clone());
+        }
         self.state.apply(event);
         self.state.history.clear();
+        self.state.said_at.clear();
         self.state.files.clear();
         self.state.runs.retain(|run| run.ended_at_ms.is_none());
         Ok(())
@@ -193,7 +209,13 @@ impl Fold {
                 Some(_) => return Err("a run of this id has begun before"),
                 None => return Err("it begins a run that has no id"),
             },
+            (EventBody::ThreadForked { parent_seq, .. }, false) if *parent_seq >= event.seq => {
+                return Err("it shares what comes after it");
+            }
             _ => {}
+        }
+        if !are_short(&event.body) {
+            return Err("its title, tags, folders or names are too long");
         }
         if let EventBody::UsageRecorded { usage, .. } | EventBody::RunFinished { usage, .. } = &event.body
             && !(0.0..=COST_USD_MAX).contains(&usage.cost_usd)
@@ -221,7 +243,7 @@ impl Fold {
     /// Ends what is open; gives the events that do.
     fn close(&mut self) -> Result<Vec<NewEvent>, Fault> {
         let mut closing = closing_events(&self.state, RunStatus::Interrupted, REASON, true);
-        for run in &self.state.runs {
+        for run in self.left.iter().chain(&self.state.runs) {
             let body = EventBody::RunFinished {
                 status: RunStatus::Interrupted,
                 error: Some(interrupted()),
@@ -246,6 +268,22 @@ impl Fold {
             let seq = self.state.last_seq.get();
             Err(Fault::Event { seq, why: "what was begun in the thread can not be ended".to_owned() })
         }
+    }
+}
+
+/// Whether what lists show is no longer than it can be.
+fn are_short(body: &EventBody) -> bool {
+    let name = |text: &String| text.len() <= NAME_BYTES_MAX;
+    let path = |text: &String| text.len() <= PATH_BYTES_MAX;
+    match body {
+        EventBody::ThreadCreated { cwd, root, title, model, mode, .. } => {
+            path(cwd) && path(root) && name(title) && name(model) && name(mode)
+        }
+        EventBody::TitleChanged { title } | EventBody::ThreadForked { title, .. } => name(title),
+        EventBody::ModelChanged { model } => name(model),
+        EventBody::ModeChanged { mode } => name(mode),
+        EventBody::TagsChanged { tags } => tags.len() <= TAGS_MAX && tags.iter().all(name),
+        _ => true,
     }
 }
 

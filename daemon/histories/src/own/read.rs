@@ -60,10 +60,19 @@ pub enum Identity {
 pub struct Importing {
     /// As which thread.
     pub identity: Identity,
-    /// The project that it belongs to here; `None` leaves the one of the file.
-    pub project_id: Option<ProjectId>,
-    /// Where it works here: an absolute path; `None` leaves that of the file.
-    pub cwd: Option<String>,
+    /// Where it works here; `None` leaves what the file says.
+    pub place: Option<Place>,
+}
+
+/// Where a thread works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The project.
+    pub project_id: ProjectId,
+    /// The folder: an absolute path.
+    pub cwd: String,
+    /// The root of the work tree that it is in.
+    pub root: String,
 }
 
 /// A file that was checked from its first line to its last.
@@ -118,7 +127,7 @@ impl<R: Read + Seek> ThreadFile<R> {
             buffer: Vec::new(),
             left: self.checked.count,
             closing: self.checked.closing.iter(),
-            reader: Reader { thread_id, renamed, project_id: importing.project_id, cwd: importing.cwd.clone() },
+            reader: Reader { thread_id, renamed, place: importing.place.clone() },
             seq: Seq::ZERO,
             at_ms: 0,
         })
@@ -180,8 +189,7 @@ impl<R: Read + Seek> Events<'_, R> {
 struct Reader {
     thread_id: ThreadId,
     renamed: Option<Renamed>,
-    project_id: Option<ProjectId>,
-    cwd: Option<String>,
+    place: Option<Place>,
 }
 
 impl Reader {
@@ -192,10 +200,11 @@ impl Reader {
         if let Some(body) = without_kept(&event.body) {
             event.body = body;
         }
-        if let EventBody::ThreadCreated { project_id, cwd, ephemeral, .. } = &mut event.body {
-            *project_id = self.project_id.unwrap_or(*project_id);
-            if let Some(here) = &self.cwd {
-                cwd.clone_from(here);
+        if let EventBody::ThreadCreated { project_id, cwd, root, ephemeral, .. } = &mut event.body {
+            if let Some(here) = &self.place {
+                *project_id = here.project_id;
+                cwd.clone_from(&here.cwd);
+                root.clone_from(&here.root);
             }
             *ephemeral = false;
         }

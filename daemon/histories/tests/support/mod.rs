@@ -102,7 +102,7 @@ impl Home {
             Identity::Fresh(new) => new,
         };
         let mut state = ThreadState::new(thread_id);
-        for event in file.events(&Importing { identity, project_id: None, cwd: None }).unwrap() {
+        for event in file.events(&Importing { identity, place: None }).unwrap() {
             self.append(&mut state, event.unwrap());
         }
         assert_eq!(state.last_seq.get(), file.contents().events);
