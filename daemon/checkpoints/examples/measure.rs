@@ -36,7 +36,7 @@ fn main() {
     let depot = open();
     let first = take("first", &depot, Hint::None);
     println!("  {} files, {} MB; on disk {} MB", first.files, first.bytes >> 20, first.added_bytes >> 20);
-    for _ in 0..3 {
+    for _ in 0..std::env::var("LOOPS").map_or(3, |n| n.parse().unwrap()) {
         take("unchanged", &depot, Hint::None);
     }
     drop(depot);

@@ -13,7 +13,7 @@ use crate::node::{self, Node, Reader};
 use crate::rules::Print;
 
 /// Begins the file; the number is that of the version.
-const MAGIC: &[u8; 8] = b"mcodest1";
+const MAGIC: &[u8; 8] = b"mcodest2";
 /// Bytes of the file at most: of all files and folders that a project may have, with long names.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Folders within folders that are looked into.
@@ -74,10 +74,18 @@ impl Totals {
 pub(crate) struct Item {
     /// Where its name begins, and how long it is.
     pub(crate) name: (u32, u16),
-    /// It was changed so shortly before it was read that it may change again and look the same.
-    pub(crate) racy: bool,
+    pub(crate) flags: Flags,
     pub(crate) stamp: Stamp,
     pub(crate) what: What,
+}
+
+/// What has to be asked again of an item.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    /// It was changed so shortly before it was read that it may change again and look the same.
+    pub(crate) racy: bool,
+    /// It is there only because git tracks it.
+    pub(crate) tracked: bool,
 }
 
 /// What an item is.
@@ -175,7 +183,7 @@ fn put_dir(body: &mut Vec<u8>, dir: &Dir) {
     for item in &dir.items {
         body.extend_from_slice(&item.name.0.to_le_bytes());
         body.extend_from_slice(&item.name.1.to_le_bytes());
-        body.push(u8::from(item.racy));
+        body.push(u8::from(item.flags.racy) | u8::from(item.flags.tracked) << 1);
         let stamp = &item.stamp;
         body.extend_from_slice(&stamp.size.to_le_bytes());
         body.extend_from_slice(&stamp.modified_ns.to_le_bytes());
@@ -221,7 +229,8 @@ fn get_dir(reader: &mut Reader<'_>, depth: usize) -> Option<Arc<Dir>> {
 
 fn get_item(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
     let name = (reader.u32()?, reader.u16()?);
-    let racy = reader.u8()? == 1;
+    let bits = reader.u8()?;
+    let flags = Flags { racy: bits & 1 != 0, tracked: bits & 2 != 0 };
     let stamp = Stamp {
         size: reader.u64()?,
         modified_ns: reader.i64()?,
@@ -236,5 +245,5 @@ fn get_item(reader: &mut Reader<'_>, depth: usize) -> Option<Item> {
             What::Node(reader.node(tag)?.0)
         }
     };
-    Some(Item { name, racy, stamp, what })
+    Some(Item { name, flags, stamp, what })
 }

@@ -20,7 +20,7 @@ use crate::looking::Root;
 use crate::node::Node;
 use crate::path::{TreePath, from_os};
 use crate::restore::journal;
-use crate::scan::{Budget, Found, Scan};
+use crate::scan::{Budget, Found, Indexes, Scan};
 use crate::store::{Bench, Objects, Writer};
 
 /// The form of depots that this version makes and reads.
@@ -101,6 +101,7 @@ pub struct Depot {
     pub(crate) disk: Disk,
     pub(crate) objects: Objects,
     skip: HashSet<Vec<u8>>,
+    indexes: Indexes,
     state: Mutex<State>,
     stop: AtomicBool,
 }
@@ -166,6 +167,7 @@ impl Depot {
             settings,
             disk,
             skip,
+            indexes: Indexes::default(),
             state: Mutex::default(),
             stop: AtomicBool::new(false),
         };
@@ -314,6 +316,7 @@ impl Depot {
             limits: &self.settings.limits,
             budget: &budget,
             excludes: self.settings.excludes.as_deref(),
+            indexes: &self.indexes,
             skip: &self.skip,
             leftover: leftover.as_deref(),
             check,

@@ -1,9 +1,11 @@
 //! Which files are ignored, as git has it: `.gitignore` from the deepest folder up to the repository's root,
-//! `.git/info/exclude`, the user's own list. `.ignore` is above them all and knows no repositories.
+//! `.git/info/exclude`, the user's own list; what git tracks is not ignored. `.ignore` is above these lists and knows no
+//! repositories.
 //!
 //! A repository within the project begins anew: lists of git further up do not count in it. What the lists say is known by
 //! a fingerprint, so that a verdict need not be found again while they stay the same; a list is only compiled for a verdict.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +14,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::node::Reader;
 use crate::path::{as_os, joined};
+use crate::scan::Tracked;
 
 /// Bytes of one list that are read.
 pub(crate) const LIST_BYTES_MAX: u64 = 1024 * 1024;
@@ -69,6 +72,8 @@ pub(crate) struct Lists {
     pub(crate) exclude: Option<Vec<u8>>,
     /// The user's own, at the root of a repository.
     pub(crate) own: Option<Vec<u8>>,
+    /// What the repository tracks.
+    pub(crate) tracked: Option<Arc<Tracked>>,
 }
 
 impl Lists {
@@ -91,13 +96,20 @@ pub(crate) struct Rules {
     git: Option<List>,
     exclude: Option<List>,
     own: Option<List>,
+    tracked: Option<Arc<Tracked>>,
+    /// The folder itself is ignored: so is everything in it but what is tracked.
+    all: bool,
 }
 
 impl Rules {
     /// Nothing is ignored.
     pub(crate) fn none() -> Arc<Self> {
-        Arc::new(Self {
-            parent: None,
+        Arc::new(Self::none_of(None))
+    }
+
+    fn none_of(parent: Option<Arc<Rules>>) -> Self {
+        Self {
+            parent,
             strip: 0,
             above: Box::default(),
             print: [0; 32],
@@ -106,7 +118,9 @@ impl Rules {
             git: None,
             exclude: None,
             own: None,
-        })
+            tracked: None,
+            all: false,
+        }
     }
 
     /// The rules in the folder at `path`, which has these lists.
@@ -146,7 +160,48 @@ impl Rules {
             git: list(lists.git),
             exclude: list(lists.exclude),
             own: list(lists.own),
+            tracked: lists.tracked,
+            all: false,
         })
+    }
+
+    /// The rules in a folder that is ignored itself.
+    pub(crate) fn all_ignored(self: &Arc<Self>) -> Arc<Self> {
+        if self.all {
+            return self.clone();
+        }
+        let mut rules = Self::none_of(Some(self.clone()));
+        rules.all = true;
+        rules.print = *blake3::Hasher::new().update(&self.print).update(b"all").finalize().as_bytes();
+        Arc::new(rules)
+    }
+
+    /// Whether all that is not tracked is ignored here.
+    pub(crate) fn ignores_all(&self) -> bool {
+        self.all
+    }
+
+    /// Whether git tracks a file, or something in a folder, so that it is not ignored whatever the lists say.
+    pub(crate) fn tracks(&self, path: &[u8], is_folder: bool) -> bool {
+        let mut at = Some(self);
+        while let Some(rules) = at {
+            if let Some(tracked) = &rules.tracked {
+                return tracked.holds(&rules.way(path), is_folder);
+            }
+            if rules.repository {
+                return false;
+            }
+            at = rules.parent.as_deref();
+        }
+        false
+    }
+
+    /// A path from the folder that these rules came with.
+    fn way<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        if self.above.is_empty() {
+            return Cow::Borrowed(path.get(self.strip..).unwrap_or_default());
+        }
+        Cow::Owned([&self.above, path].concat())
     }
 
     pub(crate) fn print(&self) -> Print {
@@ -155,15 +210,14 @@ impl Rules {
 
     /// Whether what is at `path`, in the folder of these rules, is ignored.
     pub(crate) fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
+        if self.all {
+            return true;
+        }
         let (mut plain, mut git, mut exclude, mut own) = (None, None, None, None);
         let mut same_repository = true;
         let mut at = Some(self);
         while let Some(rules) = at {
-            let way = if rules.above.is_empty() {
-                std::borrow::Cow::Borrowed(path.get(rules.strip..).unwrap_or_default())
-            } else {
-                std::borrow::Cow::Owned([&rules.above, path].concat())
-            };
+            let way = rules.way(path);
             let Some(way) = as_os(&way) else { return false };
             let verdict = |list: &Option<List>| list.as_ref().and_then(|list| list.verdict(way, is_folder));
             plain = plain.or_else(|| verdict(&rules.plain));
@@ -220,7 +274,8 @@ impl Outside {
                 let repository = reader.u8()? == 1;
                 let path = reader.sized()?.to_vec();
                 let mut text = || reader.sized().map(|text| (!text.is_empty()).then(|| text.to_vec()));
-                let lists = Lists { repository, plain: text()?, git: text()?, exclude: text()?, own: text()? };
+                let lists =
+                    Lists { repository, plain: text()?, git: text()?, exclude: text()?, own: text()?, tracked: None };
                 found.push((path, lists));
             }
             Some(found)

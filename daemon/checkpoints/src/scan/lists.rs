@@ -7,35 +7,45 @@ use std::path::{Path, PathBuf};
 use crate::ground::{Folder, Ground, Names, Seen};
 use crate::path::{as_os, joined};
 use crate::rules::{LIST_BYTES_MAX, Lists, Outside};
+use crate::scan::{Indexes, Scan};
 
 /// Folders above the project's root that are looked at for a repository.
 const ABOVE_MAX: usize = 64;
 /// Bytes of a file that says where a repository is.
 const LINK_BYTES_MAX: u64 = 4096;
 
+/// A repository that begins at a folder.
+struct Repository {
+    /// Its exclude list; empty when it has none.
+    exclude: Vec<u8>,
+    /// Where its index is.
+    git: PathBuf,
+}
+
+impl Repository {
+    fn add_to(&self, lists: &mut Lists, own: Option<&[u8]>, indexes: &Indexes) {
+        lists.repository = true;
+        lists.exclude = (!self.exclude.is_empty()).then(|| self.exclude.clone());
+        lists.own = own.map(<[u8]>::to_vec);
+        lists.tracked = Some(indexes.of(&self.git));
+    }
+}
+
 /// The lists of a folder of the project. The files' own are taken from `names`, so that most folders cost nothing.
-pub(super) fn of_folder(
-    ground: &Ground,
-    root: &Path,
-    path: &[u8],
-    folder: &Folder,
-    names: &Names,
-    own: Option<&[u8]>,
-) -> Lists {
+pub(super) fn of_folder(scan: &Scan<'_>, path: &[u8], folder: &Folder, names: &Names, own: Option<&[u8]>) -> Lists {
     let list = |name: &[u8]| if names.holds(name) { read_in(folder, name, LIST_BYTES_MAX) } else { None };
     let mut lists = Lists { plain: list(b".ignore"), git: list(b".gitignore"), ..Lists::default() };
     if names.holds(b".git") {
-        let exclude = match folder.meta(b".git").map(|meta| meta.seen) {
-            Ok(Seen::Folder) => in_folder(ground, path),
-            Ok(Seen::File) => {
-                read_in(folder, b".git", LINK_BYTES_MAX).and_then(|link| elsewhere(&link, &root.join(as_os(path)?)))
+        let at = as_os(path).map(|path| scan.root.join(path));
+        let repository = at.and_then(|at| match folder.meta(b".git").map(|meta| meta.seen) {
+            Ok(Seen::Folder) => {
+                in_folder(scan.ground, path).map(|exclude| Repository { exclude, git: at.join(".git") })
             }
+            Ok(Seen::File) => read_in(folder, b".git", LINK_BYTES_MAX).and_then(|link| elsewhere(&link, &at)),
             _ => None,
-        };
-        if let Some(exclude) = exclude {
-            lists.repository = true;
-            lists.exclude = Some(exclude).filter(|exclude| !exclude.is_empty());
-            lists.own = own.map(<[u8]>::to_vec);
+        });
+        if let Some(repository) = repository {
+            repository.add_to(&mut lists, own, scan.indexes);
         }
     }
     lists
@@ -49,14 +59,15 @@ fn in_folder(ground: &Ground, path: &[u8]) -> Option<Vec<u8>> {
     Some(info.and_then(|info| read_in(&info, b"exclude", LIST_BYTES_MAX)).unwrap_or_default())
 }
 
-/// The exclude list of a work tree or submodule: its `.git` is a file that says where its repository is.
-fn elsewhere(link: &[u8], folder: &Path) -> Option<Vec<u8>> {
+/// The repository of a work tree or submodule: its `.git` is a file that says where it is.
+fn elsewhere(link: &[u8], folder: &Path) -> Option<Repository> {
     let line = std::str::from_utf8(link).ok()?.lines().next()?;
     let git = folder.join(line.strip_prefix("gitdir:")?.trim());
     let common = read_at(&git.join("commondir"), LINK_BYTES_MAX)
         .and_then(|text| Some(git.join(std::str::from_utf8(&text).ok()?.trim())))
-        .unwrap_or(git);
-    Some(read_at(&common.join("info/exclude"), LIST_BYTES_MAX).unwrap_or_default())
+        .unwrap_or_else(|| git.clone());
+    let exclude = read_at(&common.join("info/exclude"), LIST_BYTES_MAX).unwrap_or_default();
+    Some(Repository { exclude, git })
 }
 
 fn read_in(folder: &Folder, name: &[u8], limit: u64) -> Option<Vec<u8>> {
@@ -90,7 +101,7 @@ fn read(file: File, limit: u64) -> Option<Vec<u8>> {
 }
 
 /// The lists of the repository that the project's root lies in, when it is not the root of one itself.
-pub(super) fn above(root: &Path, own: Option<&[u8]>) -> Outside {
+pub(super) fn above(root: &Path, own: Option<&[u8]>, indexes: &Indexes) -> Outside {
     let mut outside = Outside::default();
     if is_repository(root).is_some() {
         return outside;
@@ -103,14 +114,12 @@ pub(super) fn above(root: &Path, own: Option<&[u8]>) -> Outside {
         below = folder;
         let list = |name: &str| read_at(&folder.join(name), LIST_BYTES_MAX).filter(|text| !text.is_empty());
         let mut lists = Lists { plain: list(".ignore"), git: list(".gitignore"), ..Lists::default() };
-        let exclude = is_repository(folder);
-        if let Some(exclude) = &exclude {
-            lists.repository = true;
-            lists.exclude = Some(exclude.clone()).filter(|exclude| !exclude.is_empty());
-            lists.own = own.map(<[u8]>::to_vec);
+        let repository = is_repository(folder);
+        if let Some(repository) = &repository {
+            repository.add_to(&mut lists, own, indexes);
         }
         outside.above.insert(0, (way.clone(), lists));
-        if exclude.is_some() {
+        if repository.is_some() {
             return outside;
         }
     }
@@ -119,13 +128,14 @@ pub(super) fn above(root: &Path, own: Option<&[u8]>) -> Outside {
     outside
 }
 
-/// The exclude list of the repository whose root is `folder`; `None` when it is none.
-fn is_repository(folder: &Path) -> Option<Vec<u8>> {
+/// The repository whose root is `folder`; `None` when it is none.
+fn is_repository(folder: &Path) -> Option<Repository> {
     let git: PathBuf = folder.join(".git");
     let found = std::fs::symlink_metadata(&git).ok()?;
     if found.is_dir() {
         git.join("HEAD").symlink_metadata().ok()?;
-        return Some(read_at(&git.join("info/exclude"), LIST_BYTES_MAX).unwrap_or_default());
+        let exclude = read_at(&git.join("info/exclude"), LIST_BYTES_MAX).unwrap_or_default();
+        return Some(Repository { exclude, git });
     }
     elsewhere(&read_at(&git, LINK_BYTES_MAX)?, folder)
 }

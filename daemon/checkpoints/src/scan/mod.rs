@@ -9,6 +9,7 @@ mod budget;
 mod finish;
 mod lists;
 mod reading;
+mod tracked;
 mod worker;
 
 use std::collections::HashSet;
@@ -20,6 +21,7 @@ use mcode_env::Clock;
 
 pub(crate) use budget::Budget;
 pub use lists::global_excludes;
+pub(crate) use tracked::{Indexes, Tracked};
 
 use crate::cache::{Dir, Item};
 use crate::error::CheckpointError;
@@ -47,6 +49,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) budget: &'a Budget<'a>,
     /// The user's own list of what is ignored.
     pub(crate) excludes: Option<&'a Path>,
+    /// What repositories track, as far as it was read.
+    pub(crate) indexes: &'a Indexes,
     /// Paths that are left out: where mcode keeps its own files.
     pub(crate) skip: &'a HashSet<Vec<u8>>,
     /// How files begin that a restore which was cut off has left.
@@ -207,7 +211,7 @@ impl Scan<'_> {
     /// Looks at the project. Bodies that are new go to the writer.
     pub(crate) fn run(&self, old: Option<Arc<Dir>>) -> Result<Found, CheckpointError> {
         let own = self.excludes.and_then(|path| lists::read_at(path, LIST_BYTES_MAX)).filter(|text| !text.is_empty());
-        let mut outside = lists::above(self.root, own.as_deref());
+        let mut outside = lists::above(self.root, own.as_deref(), self.indexes);
         let shared = Shared {
             scan: self,
             pile: Pile::default(),

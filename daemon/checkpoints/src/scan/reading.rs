@@ -47,7 +47,8 @@ impl Worker<'_> {
                 Err(error) if ground::is_closed(&error) => return Ok(closed(None)),
                 Err(error) => return Err(self.fault(name, error)),
             };
-            let known = old.filter(|(_, item)| !item.racy && item.stamp == meta.stamp).map(|(_, item)| &item.what);
+            let known =
+                old.filter(|(_, item)| !item.flags.racy && item.stamp == meta.stamp).map(|(_, item)| &item.what);
             if let Some(What::Node(node)) = known
                 && self.is_kept(node)
             {

@@ -1,14 +1,14 @@
 //! One thread of a look, and one folder.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use crate::cache::{DEPTH_MAX, Dir, Ignored, Item, What};
+use crate::cache::{DEPTH_MAX, Dir, Flags, Ignored, Item, What};
 use crate::error::CheckpointError;
 use crate::ground::{self, Folder, Names, Seen, Stamp};
 use crate::ids::{Kind, ObjectId};
 use crate::path::{self, TreePath, joined};
-use crate::rules::Rules;
+use crate::rules::{Lists, Rules};
 use crate::scan::reading::Thing;
 use crate::scan::{Child, Fresh, Items, Outcome, RACY_MS, Scan, Shared, Task, lists};
 use crate::store::Bench;
@@ -41,6 +41,8 @@ struct Draft {
     ignored: Vec<u8>,
     children: Vec<Child>,
     tasks: Vec<Task>,
+    /// Whether anything in the folder is tracked, once that is known.
+    tracks: Option<bool>,
 }
 
 impl<'a> Worker<'a> {
@@ -133,21 +135,29 @@ impl<'a> Worker<'a> {
             return Ok(Outcome::Closed(Some(meta)));
         }
         self.names.sort();
-        let lists =
-            lists::of_folder(scan.ground, scan.root, &task.path, &folder, &self.names, self.shared.own.as_deref());
-        if lists.repository {
-            let mut within = self.shared.within.lock().unwrap_or_else(PoisonError::into_inner);
-            within.push((task.path.clone(), crate::rules::Lists { plain: None, git: None, ..lists.clone() }));
-        }
-        let rules = task.rules.within(&task.path, lists);
+        let rules = self.rules(&task, &folder);
         let draft = std::mem::take(&mut self.draft);
         self.draft = draft.emptied();
         self.entries(&folder, &task, &rules)?;
         Ok(Outcome::Found(self.fresh(meta.mode(), rules, task.old)))
     }
 
+    /// The rules in a folder, whose names are known.
+    fn rules(&self, task: &Task, folder: &Folder) -> Arc<Rules> {
+        // Lists in a folder that is ignored take nothing out of it.
+        if task.rules.ignores_all() {
+            return task.rules.clone();
+        }
+        let lists = lists::of_folder(self.scan(), &task.path, folder, &self.names, self.shared.own.as_deref());
+        if lists.repository {
+            let mut within = self.shared.within.lock().unwrap_or_else(PoisonError::into_inner);
+            within.push((task.path.clone(), Lists { plain: None, git: None, tracked: None, ..lists.clone() }));
+        }
+        task.rules.within(&task.path, lists)
+    }
+
     /// Looks at each name.
-    fn entries(&mut self, folder: &Folder, task: &Task, rules: &std::sync::Arc<Rules>) -> Result<(), CheckpointError> {
+    fn entries(&mut self, folder: &Folder, task: &Task, rules: &Arc<Rules>) -> Result<(), CheckpointError> {
         let names = std::mem::take(&mut self.names);
         let old = task.old.as_deref();
         let mut before = Before::new(old, rules);
@@ -173,7 +183,7 @@ impl<'a> Worker<'a> {
         name: &[u8],
         mut seen: Seen,
         known: Known<'_>,
-        rules: &std::sync::Arc<Rules>,
+        rules: &Arc<Rules>,
         whole: bool,
     ) -> Result<(), CheckpointError> {
         let scan = self.scan();
@@ -189,25 +199,33 @@ impl<'a> Worker<'a> {
                 Err(_) => return Ok(()),
             }
         }
-        if self.is_ignored(name, seen == Seen::Folder, &known, rules) {
-            Ignored::push(&mut self.draft.ignored, name, seen == Seen::Folder);
+        let is_folder = seen == Seen::Folder;
+        let ignored = self.is_ignored(name, is_folder, &known, rules);
+        if ignored && !self.is_tracked(name, is_folder, rules) {
+            Ignored::push(&mut self.draft.ignored, name, is_folder);
             return Ok(());
         }
+        // It is there only because it is tracked, or something in it is.
+        let tracked = ignored;
         if self.shared.entries.fetch_add(1, Ordering::Relaxed) >= scan.limits.entries {
             return Err(CheckpointError::TooManyFiles { limit: scan.limits.entries });
         }
         let thing = if seen == Seen::Folder { Thing::Folder } else { self.thing(folder, name, known.item)? };
         match thing {
             Thing::Gone => {}
-            Thing::Folder => self.child(name, known.item, rules, whole),
-            Thing::Node { node, stamp, racy } => self.draft.push(name, stamp, racy, What::Node(node)),
+            Thing::Folder if tracked => self.child(name, known.item, &rules.all_ignored(), whole, true),
+            Thing::Folder => self.child(name, known.item, rules, whole, false),
+            Thing::Node { node, stamp, racy } => {
+                self.draft.push(name, Flags { racy, tracked }, stamp, What::Node(node))
+            }
         }
         Ok(())
     }
 
     fn is_ignored(&self, name: &[u8], is_folder: bool, known: &Known<'_>, rules: &Rules) -> bool {
         if known.judged {
-            if known.item.is_some_and(|(_, item)| matches!(item.what, What::Folder(_)) == is_folder) {
+            let same = |item: &Item| !item.flags.tracked && matches!(item.what, What::Folder(_)) == is_folder;
+            if known.item.is_some_and(|(_, item)| same(item)) {
                 return false;
             }
             if known.ignored == Some(is_folder) {
@@ -217,14 +235,20 @@ impl<'a> Worker<'a> {
         rules.ignores(&joined(&self.at, name), is_folder)
     }
 
+    /// Whether something that the lists ignore is tracked. Most folders in which much is ignored have nothing of it.
+    fn is_tracked(&mut self, name: &[u8], is_folder: bool, rules: &Rules) -> bool {
+        let at = &self.at;
+        *self.draft.tracks.get_or_insert_with(|| rules.tracks(at, true)) && rules.tracks(&joined(at, name), is_folder)
+    }
+
     /// A folder within: to be looked at, unless nothing in it can have changed.
-    fn child(&mut self, name: &[u8], known: Option<(&Dir, &Item)>, rules: &std::sync::Arc<Rules>, whole: bool) {
+    fn child(&mut self, name: &[u8], known: Option<(&Dir, &Item)>, rules: &Arc<Rules>, whole: bool, tracked: bool) {
         let old = match known.map(|(_, item)| &item.what) {
             Some(What::Folder(dir)) => Some(dir.clone()),
             _ => None,
         };
         let path = joined(&self.at, name);
-        self.draft.push(name, Stamp::default(), false, What::Open);
+        self.draft.push(name, Flags { racy: false, tracked }, Stamp::default(), What::Open);
         let mut whole = whole || old.is_none();
         if let Some(touched) = &self.shared.touched {
             whole |= touched.paths.contains(&path);
@@ -239,13 +263,13 @@ impl<'a> Worker<'a> {
     }
 
     /// What was found, sharing what is as it was.
-    fn fresh(&mut self, mode: u32, rules: std::sync::Arc<Rules>, old: Option<std::sync::Arc<Dir>>) -> Fresh {
+    fn fresh(&mut self, mode: u32, rules: Arc<Rules>, old: Option<Arc<Dir>>) -> Fresh {
         let draft = &mut self.draft;
         let same = old.as_ref().is_some_and(|old| {
             *old.names == *draft.names
                 && old.items.len() == draft.items.len()
                 && old.items.iter().zip(&draft.items).all(|(old, new)| match (&old.what, &new.what) {
-                    (What::Folder(_), What::Open) => old.name == new.name,
+                    (What::Folder(_), What::Open) => old.name == new.name && old.flags == new.flags,
                     _ => old == new,
                 })
         });
@@ -264,15 +288,16 @@ impl Draft {
         self.ignored.clear();
         self.children.clear();
         self.tasks.clear();
+        self.tracks = None;
         self
     }
 
-    fn push(&mut self, name: &[u8], stamp: Stamp, racy: bool, what: What) {
+    fn push(&mut self, name: &[u8], flags: Flags, stamp: Stamp, what: What) {
         // `Names` takes no more than fits.
         let place =
             (u32::try_from(self.names.len()).unwrap_or(u32::MAX), u16::try_from(name.len()).unwrap_or(u16::MAX));
         self.names.extend_from_slice(name);
-        self.items.push(Item { name: place, racy, stamp, what });
+        self.items.push(Item { name: place, flags, stamp, what });
     }
 }
 

@@ -70,6 +70,37 @@ fn a_worktree_and_a_folder_of_a_repository_have_its_rules() {
 }
 
 #[test]
+fn what_git_tracks_is_not_ignored() {
+    for (number, version) in ["2", "3", "4"].into_iter().enumerate() {
+        let bed = Bed::new();
+        let format = if number == 1 { "sha256" } else { "sha1" };
+        bed.sh(&format!("git init -q --object-format={format} .; git config index.version {version}"));
+        bed.write(".gitignore", "dist/\n*.log\n");
+        for file in ["a", "x.log", "y.log", "dist/js/app.js", "dist/js/other.js", "dist/css/z", "dist/.gitignore"] {
+            bed.write(file, file);
+        }
+        bed.sh("git add -f a x.log dist/js/app.js; git add -N -f dist/css/z");
+        let depot = bed.depot();
+        let first = take(&depot);
+        let expected = [".gitignore", "a", "dist", "dist/css", "dist/css/z", "dist/js", "dist/js/app.js", "x.log"];
+        assert_eq!(paths(&depot, first.id), expected, "{version}");
+        assert_eq!(take(&depot).read, 0);
+        // What is no longer tracked is ignored again, also after a restart.
+        bed.sh("git rm -q --cached x.log; git rm -q --cached -f dist/css/z; git add -f y.log");
+        drop(depot);
+        let depot = bed.depot();
+        let expected = [".gitignore", "a", "dist", "dist/js", "dist/js/app.js", "y.log"];
+        assert_eq!(paths(&depot, take(&depot).id), expected, "{version}");
+        // A file that the agent has git track was there before.
+        let before = take(&depot).id;
+        bed.sh("git add -f x.log");
+        let restored = bring_back(&depot, before, take(&depot).id, &[], false);
+        assert_eq!(conflicts(&restored.conflicts), ["x.log: it was ignored before, and may have been there"]);
+        assert_eq!(bed.read("x.log"), "x.log");
+    }
+}
+
+#[test]
 fn what_did_not_change_is_not_read_again_also_after_a_restart() {
     let bed = Bed::new();
     for number in 0..300 {
