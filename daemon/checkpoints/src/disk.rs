@@ -91,6 +91,7 @@ impl Disk {
 pub(crate) mod faults {
     //! Faults at the n-th change of the disk.
     use std::io;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
     /// What the process ends with when it is told to end.
@@ -105,11 +106,21 @@ pub(crate) mod faults {
         Full = 2,
     }
 
-    #[derive(Debug, Default)]
+    #[derive(Default)]
     pub(crate) struct Faults {
         left: AtomicI64,
         fault: AtomicU8,
         steps: AtomicI64,
+        meddling: Mutex<Option<(&'static str, Meddling)>>,
+    }
+
+    /// What somebody else does at that very moment.
+    type Meddling = Box<dyn FnOnce() + Send>;
+
+    impl std::fmt::Debug for Faults {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Faults")
+        }
     }
 
     impl Faults {
@@ -117,6 +128,11 @@ pub(crate) mod faults {
         pub(crate) fn after(&self, steps: i64, fault: Fault) {
             self.left.store(steps, Ordering::SeqCst);
             self.fault.store(fault as u8, Ordering::SeqCst);
+        }
+
+        /// Has somebody else do something right before the next step of this name.
+        pub(crate) fn meddle(&self, what: &'static str, meddling: impl FnOnce() + Send + 'static) {
+            *self.meddling.lock().unwrap() = Some((what, Box::new(meddling)));
         }
 
         pub(crate) fn none(&self) {
@@ -130,6 +146,10 @@ pub(crate) mod faults {
 
         pub(crate) fn step(&self, what: &'static str) -> io::Result<()> {
             self.steps.fetch_add(1, Ordering::SeqCst);
+            let due = self.meddling.lock().unwrap().take_if(|(at, _)| *at == what);
+            if let Some((_, meddling)) = due {
+                meddling();
+            }
             let fault = self.fault.load(Ordering::SeqCst);
             if fault == 0 || self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
                 return Ok(());

@@ -6,6 +6,29 @@
 //! [`Depot::restore`] does it. [`Depot::retain`], [`Depot::make_room`] and [`Depot::verify`] look after the disk.
 //! Everything blocks.
 //!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use mcode_checkpoints::{Choice, Depot, Hint, Limits, Settings, Span};
+//! # let kept = tempfile::tempdir()?;
+//! # let (data, root) = (kept.path().join("data"), kept.path().canonicalize()?.join("project"));
+//! # std::fs::create_dir(&root)?;
+//! # let clock = std::sync::Arc::new(mcode_env::SystemClock);
+//! let settings = Settings { clock, excludes: None, skip: Vec::new(), limits: Limits::default() };
+//! let depot = Depot::open(&Depot::folder(&data, &root), &root, settings)?;
+//! let before = depot.snapshot(Hint::None)?.id;
+//! std::fs::write(root.join("made"), "by the agent, in a turn")?;
+//! let after = depot.snapshot(Hint::None)?.id;
+//! assert_eq!(depot.changes(before, after)?.len(), 1);
+//!
+//! // Later, when the turn is to be undone:
+//! let now = depot.snapshot(Hint::None)?.id;
+//! let plan = depot.plan(&[Span { before, after }], &Choice::default(), now)?;
+//! let restored = depot.restore(&plan)?;
+//! assert!(!root.join("made").exists() && restored.conflicts.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! What belongs to a snapshot: every file, link and folder that git would not ignore (`.gitignore`, `.ignore`,
 //! `.git/info/exclude` and the user's own list), in repositories and submodules within too, but nothing of any `.git`. Files
 //! above [`FILE_BYTES_MAX`], and what may not be read, are noted and can not be brought back. Sockets, pipes and devices

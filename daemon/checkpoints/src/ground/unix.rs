@@ -174,7 +174,14 @@ impl Folder {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-            Ok(rustix::fs::chmodat(CWD, path, permissions(mode), AtFlags::empty())?)
+            match rustix::fs::chmodat(CWD, path, permissions(mode), AtFlags::empty()) {
+                // Without /proc it has to be readable.
+                Err(rustix::io::Errno::NOENT) => {
+                    let readable = rustix::fs::openat(&self.fd, name, CONTENT, Mode::empty())?;
+                    Ok(rustix::fs::fchmod(readable, permissions(mode))?)
+                }
+                other => Ok(other?),
+            }
         }
         #[cfg(not(target_os = "linux"))]
         Ok(rustix::fs::chmodat(&self.fd, name, permissions(mode), AtFlags::SYMLINK_NOFOLLOW)?)

@@ -103,6 +103,34 @@ fn what_changes_between_plan_and_restore_is_left_alone() {
 }
 
 #[test]
+fn who_saves_at_the_very_moment_loses_nothing() {
+    // Right before the names change places, or before what is removed is taken aside.
+    for (file, step) in [("a", "exchange"), ("new", "rename"), ("gone", "rename")] {
+        let bed = Bed::new();
+        bed.write("a", "old");
+        bed.write("gone", "old");
+        let depot = bed.depot();
+        let before = take(&depot).id;
+        bed.write("a", "agent");
+        bed.write("new", "agent");
+        fs::remove_file(bed.at("gone")).unwrap();
+        let after = take(&depot).id;
+        let choice = Choice { picks: Some(vec![Pick { path: path(file), hunks: None }]), force: false };
+        let plan = depot.plan(&[Span { before, after }], &choice, after).unwrap();
+        let saved = bed.at(file);
+        // A rename in the depot comes before that in the project, when something is new.
+        let disk = bed.disk.clone();
+        bed.disk.faults.meddle("replace", move || {
+            disk.faults.meddle(step, move || fs::write(saved, "the user's").unwrap());
+        });
+        let restored = depot.restore(&plan).unwrap();
+        assert_eq!(bed.read(file), "the user's");
+        assert_eq!(conflicts(&restored.conflicts), [format!("{file}: it was changed since")]);
+        assert!(listing(&bed.root).keys().all(|name| !name.contains("mcode")), "{file}");
+    }
+}
+
+#[test]
 fn ignored_files_stay_even_when_the_agent_changed_what_is_ignored() {
     let bed = Bed::new();
     bed.write(".gitignore", ".env\nlogs/\n");

@@ -5,9 +5,30 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::{ConflictKind, Special};
+
+/// Tells another thread to end, also when a test fails.
+#[derive(Default)]
+struct Ends(AtomicBool);
+
+impl Ends {
+    fn now(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn with_this(&self) -> impl Drop + '_ {
+        struct Ending<'e>(&'e Ends);
+        impl Drop for Ending<'_> {
+            fn drop(&mut self) {
+                self.0.0.store(true, Ordering::Relaxed);
+            }
+        }
+        Ending(self)
+    }
+}
 
 #[test]
 fn odd_names_and_kinds_are_kept_or_noted_and_nothing_hangs() {
@@ -96,6 +117,55 @@ fn a_link_in_the_place_of_a_folder_is_never_followed() {
     assert!(plan.actions.is_empty(), "{:?}", plan.actions);
     let c = plan.conflicts.iter().find(|conflict| conflict.path == path("d/c")).unwrap();
     assert_eq!(c.kind, ConflictKind::Blocked { by: path("d") });
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_while_something_is_written_leads_nowhere() {
+    for step in ["create", "write", "exchange", "rename", "remove"] {
+        let bed = Bed::new();
+        let outside = bed.root.parent().unwrap().join("outside");
+        fs::create_dir(&outside).unwrap();
+        for file in ["changed", "made", "gone"] {
+            fs::write(outside.join(file), "agent").unwrap();
+        }
+        let there = listing(&outside);
+        bed.write("d/changed", "old");
+        bed.write("d/gone", "old");
+        let depot = bed.depot();
+        let before = take(&depot).id;
+        bed.sh("echo agent > d/changed; echo agent > d/made; rm d/gone");
+        let after = take(&depot).id;
+        let plan = depot.plan(&[Span { before, after }], &Choice::default(), after).unwrap();
+        let (folder, moved, link) = (bed.at("d"), bed.at("moved"), outside.clone());
+        bed.disk.faults.meddle(step, move || {
+            fs::rename(&folder, &moved).unwrap();
+            symlink(&link, &folder).unwrap();
+        });
+        depot.restore(&plan).unwrap();
+        assert!(bed.at("d").is_symlink(), "{step}");
+        assert_eq!(listing(&outside), there, "{step}");
+    }
+}
+
+#[test]
+fn a_file_that_became_a_pipe_or_a_link_to_elsewhere_comes_back() {
+    let bed = Bed::new();
+    let outside = bed.root.parent().unwrap().join("outside");
+    fs::write(&outside, "not ours").unwrap();
+    for file in ["pipe", "link"] {
+        bed.write(file, "old");
+    }
+    let depot = bed.depot();
+    let before = take(&depot).id;
+    bed.sh("rm pipe link; mkfifo pipe; ln -s ../outside link; mkfifo new");
+    let after = take(&depot).id;
+    assert_eq!(changes(&depot, before, after), ["T link", "A new", "T pipe"]);
+    let restored = bring_back(&depot, before, after, &[], false);
+    assert_eq!(conflicts(&restored.conflicts), ["new: it is a socket, a pipe or a device"]);
+    assert_eq!(
+        (bed.read("pipe"), bed.read("link"), fs::read(&outside).unwrap()),
+        ("old".into(), "old".into(), b"not ours".into())
+    );
 }
 
 #[test]

@@ -28,6 +28,12 @@ fn end_of_time() -> Timestamp {
 }
 
 #[test]
+fn threads_may_share_a_depot() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Depot>();
+}
+
+#[test]
 fn what_no_snapshot_needs_is_given_back() {
     let bed = Bed::new();
     let depot = bed.depot();

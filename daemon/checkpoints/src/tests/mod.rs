@@ -82,26 +82,6 @@ pub(super) fn sh_in(folder: &Path, command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Tells another thread to end, also when a test fails.
-#[derive(Default)]
-pub(super) struct Ends(std::sync::atomic::AtomicBool);
-
-impl Ends {
-    pub(super) fn now(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    pub(super) fn with_this(&self) -> impl Drop + '_ {
-        struct Ending<'e>(&'e Ends);
-        impl Drop for Ending<'_> {
-            fn drop(&mut self) {
-                self.0.0.store(true, std::sync::atomic::Ordering::Relaxed);
-            }
-        }
-        Ending(self)
-    }
-}
-
 pub(super) fn path(text: &str) -> TreePath {
     text.parse().unwrap()
 }
