@@ -9,7 +9,7 @@ use std::time::Duration;
 use mcode_env::{Timestamp, Zone};
 use mcode_events::event::EventBody;
 use mcode_events::message::Role;
-use mcode_events::run::{RunError, RunErrorKind, RunStatus};
+use mcode_events::run::{Parked, RunError, RunErrorKind, RunStatus};
 use mcode_events::state::ThreadState;
 use mcode_ids::{ItemId, TurnId};
 use mcode_models::governor::{Limited, PARK_MAX_MS, Priority};
@@ -226,7 +226,16 @@ impl Driver {
                 Standing::Exhausted => break false,
                 Standing::Wait(None) => {}
                 Standing::Wait(Some(until)) => {
-                    let bodies = self.told_of_wait(resolved, until, tries, &mut parked);
+                    if tries.told.is_none() {
+                        // An earlier daemon may have told it.
+                        let state = self.services.port.record(asking.turn_id, Vec::new()).await?;
+                        let run = state.run(self.context.run_id).and_then(|run| run.parked.as_ref());
+                        let told = run.filter(|told| told.model == resolved.info.id);
+                        (tries.told, parked) =
+                            (told.map(|told| Timestamp::from_millis(told.until_ms)), parked || told.is_some());
+                    }
+                    let of_account = place.is_of_account();
+                    let bodies = self.told_of_wait(resolved, until, of_account, tries, &mut parked);
                     if !bodies.is_empty() {
                         self.services.port.record(asking.turn_id, bodies).await?;
                     }
@@ -240,7 +249,7 @@ impl Driver {
         };
         let mut state = self.services.port.record(asking.turn_id, Vec::new()).await?;
         if state.run(self.context.run_id).is_some_and(|run| run.status == RunStatus::Waiting) {
-            let body = EventBody::RunStatusChanged { status: RunStatus::Running };
+            let body = EventBody::status(RunStatus::Running);
             state = self.services.port.record(asking.turn_id, vec![body]).await?;
         }
         Ok(goes.then_some(state))
@@ -251,6 +260,7 @@ impl Driver {
         &self,
         resolved: &ResolvedModel,
         until: Timestamp,
+        whole_account: bool,
         tries: &mut Tries,
         parked: &mut bool,
     ) -> Vec<EventBody> {
@@ -265,16 +275,18 @@ impl Driver {
         tries.told = Some(until);
         let time = self.clock_text(until);
         let mut bodies = Vec::new();
-        let text = if park || *parked {
+        *parked |= park;
+        let text = if *parked {
             let run = self.context.run_id;
             format!("{model} takes no requests until {time}; the run waits and goes on then (mcode runs cancel {run})")
         } else {
             format!("{model} takes no requests for {:.0} s; the run goes on then", left.as_secs_f64())
         };
         bodies.push(EventBody::Notice { level: "warning".to_owned(), text });
-        if park {
-            *parked = true;
-            bodies.push(EventBody::RunStatusChanged { status: RunStatus::Waiting });
+        if *parked {
+            // The next daemon waits as long.
+            let parked = Parked { model: model.clone(), until_ms: until.millis(), whole_account };
+            bodies.push(EventBody::RunStatusChanged { status: RunStatus::Waiting, parked: Some(parked) });
         }
         bodies
     }

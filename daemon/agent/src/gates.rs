@@ -100,6 +100,13 @@ impl Gates {
         Some(self.moment(now_ms, until_ms))
     }
 
+    /// Takes over what the log of an earlier daemon says of a limit; see [`Governor::restore`].
+    pub fn restore(&self, gate: &Gate, until: Timestamp, whole_account: bool) {
+        let left_ms = until.millis_since(self.clock.now());
+        let (mut inner, now_ms) = self.lock();
+        inner.governor.restore(now_ms, gate, now_ms.saturating_add(left_ms), whole_account);
+    }
+
     fn lock(&self) -> (MutexGuard<'_, Inner>, u64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let now_ms = inner.now(self.clock.now());
@@ -165,6 +172,13 @@ impl Place {
         let (inner, now_ms) = self.gates.lock();
         let until_ms = inner.governor.closed_until(now_ms, &self.gate)?;
         Some(self.gates.moment(now_ms, until_ms))
+    }
+
+    /// Whether nobody passes since the quota of the whole account is used up.
+    #[must_use]
+    pub fn is_of_account(&self) -> bool {
+        let (inner, now_ms) = self.gates.lock();
+        inner.governor.is_of_account(now_ms, &self.gate)
     }
 
     /// The provider has begun to answer.
@@ -303,6 +317,28 @@ mod tests {
         assert!(matches!(place.look().0, Standing::Wait(Some(_))));
         clock.advance_millis(3_600_000 + 7_200_000);
         assert_eq!(place.look().0, Standing::Go);
+    }
+
+    /// What was known of a limit holds in the next process: all wait for its end as one, and one probes.
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_of_an_earlier_process_is_waited_out_by_all_together() {
+        for (left_ms, whole_account) in [(600_000, false), (600_000, true), (-5_000, false)] {
+            let (gates, clock) = gates();
+            let patient = || gates.enter(gate(), Priority::Background, Duration::from_secs(86_400), 10).unwrap();
+            for earlier_ms in [1_000, 0] {
+                gates.restore(&gate(), clock.now().plus_millis(left_ms - earlier_ms), whole_account);
+            }
+            let places: Vec<Place> = (0..3).map(|_| patient()).collect();
+            if left_ms > 0 {
+                assert!(places.iter().all(|place| matches!(place.look().0, Standing::Wait(Some(_)))));
+                assert_eq!(places[0].is_of_account(), whole_account);
+                clock.advance_millis(left_ms);
+            }
+            let standings: Vec<Standing> = places.iter().map(|place| place.look().0).collect();
+            assert_eq!(standings, [Standing::Go, Standing::Wait(None), Standing::Wait(None)], "{left_ms}");
+            places[0].taken();
+            assert!(places.iter().all(|place| place.look().0 == Standing::Go));
+        }
     }
 
     struct NoKey;

@@ -74,6 +74,7 @@ mod tests {
                 detached: false,
                 goal_id: None,
                 kept: None,
+                key_source: String::new(),
             },
             status: RunStatus::Running,
             started_at_ms: 0,
@@ -81,6 +82,7 @@ mod tests {
             error: None,
             steps,
             resumed: 0,
+            parked: None,
             usage: Usage { output_tokens, cost_usd, ..Usage::default() },
         }
     }

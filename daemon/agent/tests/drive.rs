@@ -195,6 +195,7 @@ async fn run_among(
         detached: false,
         goal_id: None,
         kept: None,
+        key_source: String::new(),
     };
     let context = RunContext {
         thread_id,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::ease::Ease;
 use crate::message::{Message, Part, Role};
-use crate::run::{Delivery, RunError, RunOptions, RunStatus};
+use crate::run::{Delivery, Parked, RunError, RunOptions, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
 use crate::usage::{Usage, UsagePurpose};
 
@@ -163,8 +163,12 @@ pub enum EventBody {
     InputTaken { input_id: InputId, delivered: bool },
     /// The agent began.
     RunStarted { options: RunOptions },
-    /// The agent waits for the user, or goes on.
-    RunStatusChanged { status: RunStatus },
+    /// The agent waits for the user, or for a provider (`parked`), or goes on.
+    RunStatusChanged {
+        status: RunStatus,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parked: Option<Parked>,
+    },
     /// Another daemon goes on with the run.
     RunResumed {},
     /// The agent ended.
@@ -278,6 +282,12 @@ impl EventBody {
             Self::Notice { .. } => "notice",
             Self::Opaque { kind, .. } => kind,
         }
+    }
+
+    /// The run has this status, for another reason than its provider.
+    #[must_use]
+    pub const fn status(status: RunStatus) -> Self {
+        Self::RunStatusChanged { status, parked: None }
     }
 
     /// The version of the stored form that this build writes.

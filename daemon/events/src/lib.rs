@@ -9,6 +9,7 @@ pub mod audit;
 pub mod blob;
 mod branching;
 pub mod closing;
+pub mod depth;
 pub mod ease;
 pub mod event;
 pub mod message;

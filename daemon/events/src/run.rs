@@ -267,6 +267,18 @@ pub struct Kept {
     pub own_access: bool,
 }
 
+/// That nobody asks a model before some time: its provider has said so, and the run waits for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// `provider/model`.
+    pub model: String,
+    /// When it can be asked again, milliseconds since 1970 UTC.
+    pub until_ms: i64,
+    /// Whether that counts for all models of the account.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole_account: bool,
+}
+
 /// What a run was asked to be. Secrets are not part of it: they are never stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOptions {
@@ -307,6 +319,10 @@ pub struct RunOptions {
     /// For the next daemon; runs of earlier versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
+    /// Where the key for the model was from when the run began, in some words; never any of the key. Empty in runs of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key_source: String,
 }
 
 impl RunOptions {
@@ -337,6 +353,9 @@ pub struct RunRecord {
     /// Times that another daemon has gone on with it.
     #[serde(default)]
     pub resumed: u32,
+    /// What it waits for, if that is a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<Parked>,
     /// What it cost.
     pub usage: crate::usage::Usage,
 }

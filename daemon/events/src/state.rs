@@ -383,12 +383,14 @@ impl ThreadState {
                     error: None,
                     steps: 0,
                     resumed: 0,
+                    parked: None,
                     usage: Usage::default(),
                 });
             }
-            EventBody::RunStatusChanged { status } => {
+            EventBody::RunStatusChanged { status, parked } => {
                 if let Some(run) = self.active_run_mut() {
                     run.status = *status;
+                    run.parked.clone_from(parked);
                 }
             }
             EventBody::RunResumed {} => {
@@ -401,6 +403,7 @@ impl ThreadState {
                     run.status = *status;
                     run.error.clone_from(error);
                     run.ended_at_ms = Some(event.at_ms);
+                    run.parked = None;
                 }
                 self.open.run = self.open.run.filter(|open| *open != run_id);
             }

@@ -5,6 +5,7 @@
 mod support;
 
 use mcode_events::event::EventBody;
+use mcode_events::run::Parked;
 use mcode_events::state::Entry;
 use mcode_events::tool::FileVersion;
 use mcode_events::{
@@ -140,6 +141,26 @@ fn the_end_of_something_else_ends_nothing() {
     }
     assert_eq!(state.open, open);
     assert_eq!((state.open.run, state.open.turn), (Some(run()), Some(turn())));
+}
+
+#[test]
+fn a_run_knows_what_it_waits_for_until_it_goes_on_or_ends() {
+    let begun = one_of_each().into_iter().filter(|body| matches!(body, EventBody::RunStarted { .. }));
+    let mut state = fold(&begun.zip(1..).map(|(body, seq)| event(seq, body)).collect::<Vec<_>>());
+    let told = |model: &str| Parked { model: model.into(), until_ms: 5, whole_account: false };
+    let change = |status, parked| EventBody::RunStatusChanged { status, parked };
+    let end =
+        EventBody::RunFinished { status: RunStatus::Cancelled, error: None, usage: Usage::default(), structured: None };
+    for (body, parked) in [
+        (change(RunStatus::Waiting, Some(told("a/b"))), Some(told("a/b"))),
+        (change(RunStatus::Waiting, Some(told("a/c"))), Some(told("a/c"))),
+        (change(RunStatus::Running, None), None),
+        (change(RunStatus::Waiting, Some(told("a/b"))), Some(told("a/b"))),
+        (end, None),
+    ] {
+        state.apply(&event(state.last_seq.next().get(), body));
+        assert_eq!(state.run(run()).unwrap().parked, parked);
+    }
 }
 
 #[test]

@@ -17,8 +17,9 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use mcode_events::EventBody;
+use mcode_events::depth::JSON_DEPTH_MAX;
 use mcode_events::event::KINDS;
+use mcode_events::{EventBody, Opaque, Part};
 use serde_json::Value;
 
 fn file(kind: &str) -> PathBuf {
@@ -99,6 +100,37 @@ fn usage_that_says_more_is_stored_with_that() {
     let stored: Value = serde_json::from_str(&body.encode().unwrap()).unwrap();
     assert_eq!(stored, serde_json::from_str::<Value>(payload).unwrap());
     assert!(EventBody::decode("usage_recorded", 1, &payload.replace("judge", "fun")).is_err());
+}
+
+/// What a model, a client or a provider gives may nest as deep as is taken of it; a payload that could not be read again
+/// would take its whole thread with it.
+#[test]
+fn what_nests_as_deep_as_may_be_is_read_again() {
+    let deep = (0..JSON_DEPTH_MAX).fold(serde_json::json!(1), |inner, _| serde_json::json!({"a": inner}));
+    for mut body in support::one_of_each() {
+        match &mut body {
+            EventBody::RunStarted { options } => options.answer_schema = Some(deep.clone()),
+            EventBody::RunFinished { structured, .. } => *structured = Some(deep.clone()),
+            EventBody::ToolCallStarted { call, .. } => call.arguments = deep.clone(),
+            EventBody::ApprovalRequested { request } => request.arguments = deep.clone(),
+            EventBody::MessageFinished { message } => {
+                message.parts.push(Part::Provider { opaque: Opaque(deep.clone()) })
+            }
+            _ => continue,
+        }
+        let stored = body.encode().unwrap();
+        assert_eq!(EventBody::decode(body.kind(), body.version(), &stored).unwrap(), body, "{}", body.kind());
+    }
+}
+
+/// A run that waits for its provider says which and until when; one that waits for its user is stored as it always was.
+#[test]
+fn a_parked_run_is_stored_with_what_it_waits_for() {
+    let payload = r#"{"kind":"run_status_changed","status":"waiting","parked":{"model":"a/b","until_ms":7,"whole_account":true}}"#;
+    let body = EventBody::decode("run_status_changed", 1, payload).unwrap();
+    let EventBody::RunStatusChanged { parked: Some(parked), .. } = &body else { panic!("{body:?}") };
+    assert_eq!((parked.model.as_str(), parked.until_ms, parked.whole_account), ("a/b", 7, true));
+    assert_eq!(body.encode().unwrap(), payload);
 }
 
 #[test]

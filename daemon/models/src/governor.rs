@@ -272,6 +272,27 @@ impl Governor {
         self.until(&gate)
     }
 
+    /// Takes over what an earlier process knew of a limit: nobody asks before `until_ms`, then one probes, also when that is
+    /// past already.
+    pub fn restore(&mut self, now_ms: u64, gate: &Gate, until_ms: u64, whole_account: bool) {
+        let until_ms = until_ms.clamp(now_ms, now_ms.saturating_add(PARK_MAX_MS));
+        let standing = self.gates.entry(gate.clone()).or_default();
+        standing.until_ms = standing.until_ms.max(until_ms);
+        (standing.most, standing.strikes) = (Some(1), standing.strikes.max(1));
+        if whole_account {
+            let quota = self.quotas.entry(gate.account.clone()).or_default();
+            *quota = until_ms.max(*quota);
+        }
+        self.bound();
+    }
+
+    /// Whether a gate is closed since the quota of its whole account is used up.
+    #[must_use]
+    pub fn is_of_account(&self, now_ms: u64, gate: &Gate) -> bool {
+        let until = self.until(gate);
+        until > now_ms && self.quotas.get(&gate.account).is_some_and(|quota| *quota >= until)
+    }
+
     /// Whoever has another model takes that for so long.
     pub fn avoid(&mut self, now_ms: u64, gate: &Gate, for_ms: u64) {
         let standing = self.gates.entry(gate.clone()).or_default();

@@ -308,6 +308,7 @@ impl Actor {
                 };
                 let _ = reply.send(result).is_ok();
             }
+            Command::Outlasts { reply } => drop(reply.send(Ok(self.active.is_some() && self.outlasts()))),
             Command::Close { keep, reply } => self.close(keep, reply),
             Command::End { delete, reply } => self.end(delete, reply),
         }
@@ -316,7 +317,7 @@ impl Actor {
     fn close(&mut self, keep: bool, reply: crate::command::Reply<()>) {
         self.closing = true;
         self.keeping = keep;
-        if keep && self.active.is_some() && (self.attends() || self.waits()) {
+        if keep && self.active.is_some() && self.outlasts() {
             self.hand_over();
         }
         match &mut self.active {

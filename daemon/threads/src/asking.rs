@@ -108,7 +108,7 @@ impl Actor {
         let (run_id, turn_id) = (self.state.open.run, self.state.open.turn);
         let mut events = vec![NewEvent { run_id, turn_id, body }];
         if self.state.open.approvals.len() + self.state.open.questions.len() <= 1 {
-            events.push(NewEvent { run_id, turn_id, body: EventBody::RunStatusChanged { status: RunStatus::Running } });
+            events.push(NewEvent { run_id, turn_id, body: EventBody::status(RunStatus::Running) });
         }
         events
     }

@@ -271,6 +271,10 @@ pub(crate) enum Command {
         delete: bool,
         reply: Reply<u32>,
     },
+    /// Whether the run at work, if there is one, goes on under the next daemon when that is left commands and what waits.
+    Outlasts {
+        reply: Reply<bool>,
+    },
     /// `keep` leaves commands to the next daemon.
     Close {
         keep: bool,
@@ -291,6 +295,7 @@ impl Command {
             Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
+            Self::Outlasts { reply } => drop(reply.send(Err(error))),
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use mcode_env::Timestamp;
 use mcode_events::closing_events;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
 use mcode_events::run::{RunRecord, RunStatus};
@@ -112,6 +113,7 @@ async fn recover_thread(deps: &Deps, thread_id: ThreadId) -> Result<(u32, Vec<Pr
         }
     }
     if goes_on(&state, &kept) {
+        restore_gate(deps, &state);
         keep_untouched(deps, &state, &mut kept).await?;
         deps.going_on.add(thread_id);
     }
@@ -142,6 +144,22 @@ fn goes_on(state: &ThreadState, kept: &Kept) -> bool {
 fn parked(state: &ThreadState) -> bool {
     let own_access = |run: &RunRecord| run.options.kept.as_ref().is_some_and(|kept| kept.own_access);
     state.is_parked() && state.active_run().is_some_and(own_access)
+}
+
+/// Closes the gate of the model that a parked run waits for: all that wait for one limit go on waiting as one, and nobody
+/// asks before its end.
+fn restore_gate(deps: &Deps, state: &ThreadState) {
+    let Some(run) = state.active_run().filter(|_| parked(state)) else { return };
+    let (Some(parked), Some(kept)) = (&run.parked, &run.options.kept) else { return };
+    let env = crate::resuming::own_env(deps, &kept.env);
+    match deps.models.resolve(&parked.model, &env) {
+        Ok(model) => {
+            let until = Timestamp::from_millis(parked.until_ms);
+            deps.gates.restore(&deps.gates.gate(&model), until, parked.whole_account);
+        }
+        // The run says so itself.
+        Err(error) => tracing::info!(%error, "the model of a parked run can not be asked"),
+    }
 }
 
 /// Keeps the calls of which nothing was run yet: what somebody was asked about and has not begun, what asks the user, and
@@ -218,7 +236,7 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
             if !parked && !still_waits && state.active_run().is_some_and(|run| run.status == RunStatus::Waiting) =>
         {
             // What it waited for was closed.
-            let body = EventBody::RunStatusChanged { status: RunStatus::Running };
+            let body = EventBody::status(RunStatus::Running);
             events.push(NewEvent::of_run(run_id, turn_id, body));
         }
         _ => {}

@@ -312,6 +312,21 @@ impl Threads {
         Ok(u32::try_from(page.rows.len()).unwrap_or(u32::MAX))
     }
 
+    /// Runs that would be cut by the end of this daemon. With `keep`, as for [`Self::keep_processes`], those that wait for a
+    /// command, an answer or a provider are not among them: the next daemon goes on with them.
+    pub async fn runs_to_cut(&self, keep: bool) -> Result<u32, ThreadError> {
+        let rows = self.inner.deps.store.runs(None, true, 500, None).await?.rows;
+        let mut cut = rows.len();
+        if keep && cfg!(unix) {
+            for row in rows {
+                // One that can not be asked is taken to be cut.
+                let outlasts = self.ask(row.thread_id, |reply| Command::Outlasts { reply }).await;
+                cut -= usize::from(outlasts.unwrap_or(false));
+            }
+        }
+        Ok(u32::try_from(cut).unwrap_or(u32::MAX))
+    }
+
     /// Threads in memory.
     #[must_use]
     pub fn loaded(&self) -> u32 {

@@ -14,6 +14,7 @@ use mcode_ids::{RunId, ThreadId, TurnId};
 
 use crate::actor::Actor;
 use crate::command::RunSurroundings;
+use crate::deps::Deps;
 
 /// Times that a run is gone on with; one whose daemon died more often ends.
 pub const RESUMES_MAX: u32 = 20;
@@ -101,11 +102,27 @@ fn kept_env(tool_env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The daemon's own environment, with what a client said of how servers are reached that is no secret.
+pub(crate) fn own_env(deps: &Deps, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut env = deps.own_env.as_ref().clone();
+    for name in REACHING_NAMES {
+        if let Some(value) = kept.get(*name) {
+            env.entry((*name).to_owned()).or_insert_with(|| value.clone());
+        }
+    }
+    env
+}
+
 impl Actor {
+    /// Whether the next daemon goes on with the run at work if this one leaves commands to it.
+    pub(crate) fn outlasts(&self) -> bool {
+        self.attends() || self.waits()
+    }
+
     /// What another daemon needs to go on with a run.
     pub(crate) fn kept(&self, surroundings: &RunSurroundings, options: &RunOptions, fallback: &[String]) -> Kept {
         let env = kept_env(&surroundings.tool_env);
-        let own_env = self.own_env(&env);
+        let own_env = own_env(&self.deps, &env);
         let same = |model: &String| {
             let resolve = |env| self.deps.models.resolve(model, env).map(|resolved| resolved.access);
             match (resolve(&surroundings.client_env), resolve(&own_env)) {
@@ -124,21 +141,10 @@ impl Actor {
     pub(crate) fn own_surroundings(&self, options: &RunOptions) -> Option<RunSurroundings> {
         let kept = options.kept.as_ref()?;
         Some(RunSurroundings {
-            client_env: Arc::new(self.own_env(&kept.env)),
+            client_env: Arc::new(own_env(&self.deps, &kept.env)),
             tool_env: Arc::new(kept.env.clone()),
             umask: kept.umask,
         })
-    }
-
-    /// The daemon's own environment, with what a client said of how servers are reached that is no secret.
-    fn own_env(&self, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let mut env = self.deps.own_env.as_ref().clone();
-        for name in REACHING_NAMES {
-            if let Some(value) = kept.get(*name) {
-                env.entry((*name).to_owned()).or_insert_with(|| value.clone());
-            }
-        }
-        env
     }
 
     /// Whether the run at work waits for an answer, or for a provider, and the next daemon can go on waiting for that.

@@ -39,10 +39,7 @@ impl Actor {
             }
             AgentSignal::AwaitApproval { run_id, turn_id, request, reply } => {
                 let (id, deadline) = (request.approval_id, request.deadline_ms);
-                let bodies = [
-                    EventBody::ApprovalRequested { request },
-                    EventBody::RunStatusChanged { status: RunStatus::Waiting },
-                ];
+                let bodies = [EventBody::ApprovalRequested { request }, EventBody::status(RunStatus::Waiting)];
                 let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
                 match self.append(events, None).await {
                     Ok(_) => self.pending.add_approval(id, deadline, reply),
@@ -72,8 +69,7 @@ impl Actor {
                     return;
                 }
                 let id = question.question_id;
-                let bodies =
-                    [EventBody::QuestionAsked { question }, EventBody::RunStatusChanged { status: RunStatus::Waiting }];
+                let bodies = [EventBody::QuestionAsked { question }, EventBody::status(RunStatus::Waiting)];
                 let events = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body)).collect();
                 match self.append(events, None).await {
                     Ok(_) => self.pending.add_question(id, reply),

@@ -113,11 +113,14 @@ impl Actor {
     pub(crate) async fn begin(
         &mut self,
         mut events: Vec<NewEvent>,
-        working: Working,
+        mut working: Working,
         words: Words,
         request: Option<(RequestId, String)>,
     ) -> Result<Started, ThreadError> {
         crate::spending::check_day(&self.deps, &working).await?;
+        // Of a model that can not be asked nothing is known; the run says why.
+        let resolved = self.deps.models.resolve(&working.options.model, &working.surroundings.client_env);
+        working.options.key_source = resolved.map(|resolved| resolved.access.key_word).unwrap_or_default();
         let run_id = RunId::from_uuid(self.deps.ids.next());
         let turn_id = TurnId::from_uuid(self.deps.ids.next());
         let started = Started { thread_id: self.thread_id, run_id, seq: self.state.last_seq };
@@ -346,6 +349,7 @@ impl Actor {
             detached: run.detached,
             goal_id: None,
             kept: None,
+            key_source: String::new(),
         })
     }
 }

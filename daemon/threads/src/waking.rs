@@ -131,6 +131,7 @@ mod tests {
                 detached: false,
                 goal_id: None,
                 kept: None,
+                key_source: String::new(),
             },
             status: RunStatus::Done,
             started_at_ms: 0,
@@ -138,6 +139,7 @@ mod tests {
             error: None,
             steps,
             resumed: 0,
+            parked: None,
             usage: Usage { input_tokens, cost_usd, ..Usage::default() },
         };
         let mut woken = run(2, 40, 0.25);

@@ -68,6 +68,7 @@ fn options() -> RunOptions {
         detached: false,
         goal_id: None,
         kept: None,
+        key_source: String::new(),
     }
 }
 
@@ -197,7 +198,7 @@ pub fn one_of_each() -> Vec<EventBody> {
             item_id: id("itm_", 4),
         },
         EventBody::ApprovalRequested { request: approval() },
-        EventBody::RunStatusChanged { status: RunStatus::Waiting },
+        EventBody::status(RunStatus::Waiting),
         EventBody::ApprovalResolved {
             approval_id: id("apr_", 6),
             outcome: ApprovalOutcome::AllowedAlways,

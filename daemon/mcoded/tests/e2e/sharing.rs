@@ -102,30 +102,46 @@ fn a_quota_parks_what_runs_in_the_background() {
     stage.server.finish();
 }
 
-/// A run that is parked is gone on with by the next daemon, if that reaches the model by itself.
+/// Runs that are parked wait on under the next daemon, if that reaches the model by itself: nobody asks before the time, and
+/// with the answer that somebody else gets all go on.
 #[test]
-fn a_parked_run_outlives_its_daemon() {
+fn parked_runs_outlive_their_daemon_and_wait_as_one() {
     let quota = Reply::status(429).header("retry-after", "7200");
-    let mut stage = Stage::reached_by_itself(Script::new().reply(quota.clone()).reply(quota).fallback(echo));
-    let run = stage.detach(&["-m", OWN, "later"]);
-    for requests in [1, 2] {
-        // It waits on under the next daemon, and that asks.
-        let asked = || stage.server.requests().len() == requests && status(&stage, &run) == "waiting";
-        stage.daemon.wait_until("the run was asked for and waits", asked);
+    let mut stage = Stage::reached_by_itself(Script::new().reply(quota).fallback(echo));
+    let first = stage.detach(&["-m", OWN, "later"]);
+    stage.daemon.wait_until("the run waits", || status(&stage, &first) == "waiting");
+    let runs = [first, stage.detach(&["-m", OWN, "later too"]), stage.detach(&["-m", OWN, "and later"])];
+    stage.daemon.wait_until("all wait", || runs.iter().all(|run| status(&stage, run) == "waiting"));
+    for killed in [true, false] {
         // Killed, then ended in order by the next start.
-        if requests == 1 {
+        if killed {
             stage.daemon.kill9();
         }
         stage.daemon.restart();
+        for run in &runs {
+            stage.daemon.wait_until("it is taken up", || stage.run(&run.run_id)["status"] == "waiting");
+        }
     }
-    stage.daemon.wait_until("the run goes on", || status(&stage, &run) == "done");
-    let events = stage.events(&run.thread_id);
-    assert_eq!(of_type(&events, "turn_finished").len(), 1);
-    let started: Vec<&Value> = of_type(&events, "step_started");
-    assert_eq!(started.len(), of_type(&events, "step_finished").len(), "each step has one end");
-    let said: Vec<&Value> =
-        of_type(&events, "message_finished").into_iter().filter(|message| message["role"] == "assistant").collect();
-    assert_eq!((said.len(), &said[0]["text"]), (1, &json!("re later")));
+    // Nothing of it would be cut.
+    stage.mcode(&["daemon", "restart"]).ok();
+    assert_eq!(stage.server.requests().len(), 1, "nobody asks before the time");
+    assert_eq!(stage.ask(&["-m", OWN, "now"]).ok().stdout, "re now\n");
+    stage.daemon.wait_until("the runs go on", || runs.iter().all(|run| status(&stage, run) == "done"));
+    let asked = stage.server.requests()[1].last_user_text();
+    assert!(asked.contains("now"), "{asked}");
+    for run in &runs {
+        let events = stage.events(&run.thread_id);
+        assert_eq!(of_type(&events, "turn_finished").len(), 1);
+        let started: Vec<&Value> = of_type(&events, "step_started");
+        assert_eq!(started.len(), of_type(&events, "step_finished").len(), "each step has one end");
+        let waits: Vec<&Value> =
+            of_type(&events, "run_status_changed").into_iter().filter(|change| change["status"] == "waiting").collect();
+        assert!(waits.len() == 1 && waits[0]["waits_until"].is_string(), "it is told once: {waits:?}");
+        let said: Vec<&Value> =
+            of_type(&events, "message_finished").into_iter().filter(|message| message["role"] == "assistant").collect();
+        assert!(said.len() == 1 && text(&said[0]["text"]).starts_with("re "), "{said:?}");
+    }
+    stage.mcode(&["daemon", "stop"]).ok();
     stage.server.finish();
 }
 

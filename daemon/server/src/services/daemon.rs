@@ -36,17 +36,22 @@ impl v1::daemon_service_server::DaemonService for Services {
 
     async fn shutdown(&self, request: Request<v1::ShutdownRequest>) -> Result<Response<v1::ShutdownResponse>, Status> {
         self.for_people(&request, "ending the daemon").await?;
-        let active = self.deps.threads.active_runs().await.map_err(of_thread)?;
         let v1::ShutdownRequest { force, keep_processes } = request.into_inner();
-        if active > 0 && !force {
-            let text = format!("{active} runs are at work");
+        let cut = self.deps.threads.runs_to_cut(keep_processes).await.map_err(of_thread)?;
+        if cut > 0 && !force {
+            let text = match (cut, keep_processes) {
+                (1, true) => "a run is at work that would be cut".to_owned(),
+                (cut, true) => format!("{cut} runs are at work that would be cut"),
+                (1, false) => "a run is at work".to_owned(),
+                (cut, false) => format!("{cut} runs are at work"),
+            };
             return Err(refuse(Code::FailedPrecondition, Reason::RunsActive, text, None));
         }
         self.deps.threads.keep_processes(keep_processes);
         self.deps.accepting.cancel();
         self.deps.threads.shut_down().await;
         self.deps.streams.cancel();
-        Ok(Response::new(v1::ShutdownResponse { interrupted_runs: active }))
+        Ok(Response::new(v1::ShutdownResponse { interrupted_runs: cut }))
     }
 
     async fn reload_config(

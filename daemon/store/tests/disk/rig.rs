@@ -134,6 +134,7 @@ pub fn started(run_id: RunId) -> NewEvent {
         detached: false,
         goal_id: None,
         kept: None,
+        key_source: String::new(),
     };
     NewEvent::of_run(run_id, None, EventBody::RunStarted { options })
 }

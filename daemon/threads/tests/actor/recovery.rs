@@ -54,6 +54,7 @@ pub fn options(rig: &Rig) -> mcode_events::RunOptions {
         detached: false,
         goal_id: None,
         kept: None,
+        key_source: String::new(),
     }
 }
 

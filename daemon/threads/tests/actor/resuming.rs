@@ -2,7 +2,7 @@
 
 use mcode_env::{IdGen, SystemIds};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest};
-use mcode_events::run::{Kept, RunTrigger};
+use mcode_events::run::{Kept, Parked, RunTrigger};
 use mcode_events::state::Entry;
 use mcode_events::{
     AuditEntry, AuditKind, EventBody, NewEvent, Role, RunStatus, ThreadState, ToolCall, ToolCallStatus,
@@ -65,7 +65,7 @@ async fn left(rig: &Rig, own_access: bool, after: impl Fn(ApprovalId, ToolCallId
         call(0),
         call(1),
         EventBody::ApprovalRequested { request },
-        EventBody::RunStatusChanged { status: RunStatus::Waiting },
+        EventBody::status(RunStatus::Waiting),
     ];
     bodies.extend(after(approval_id, calls[0]));
     let of_run = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body));
@@ -201,12 +201,10 @@ async fn a_run_whose_key_is_gone_carries_out_the_answer_and_says_how_to_go_on() 
     whole(&rig.kinds(left.thread_id).await);
 }
 
-/// A run that waits for its provider's quota waits through any number of daemons until that is asked again.
-#[tokio::test]
-async fn a_parked_run_is_parked_until_its_turn_comes() {
-    let rig = Rig::new(vec![Step::Say("done")]);
+/// A detached run that an earlier daemon has left parked; `parked` is what its log says of the limit.
+async fn left_parked(rig: &Rig, parked: Option<Parked>) -> (ThreadId, RunId) {
     let (run_id, turn_id) = (RunId::from_uuid(SystemIds.next()), TurnId::from_uuid(SystemIds.next()));
-    let mut options = options(&rig);
+    let mut options = options(rig);
     options.kept = Some(Kept { own_access: true, ..Kept::default() });
     options.detached = true;
     let item_id = ItemId::from_uuid(SystemIds.next());
@@ -215,10 +213,18 @@ async fn a_parked_run_is_parked_until_its_turn_comes() {
         EventBody::TurnStarted { turn_id },
         EventBody::StepStarted { step_id: StepId::from_uuid(SystemIds.next()), model: "fake/one".into() },
         EventBody::MessageStarted { item_id, role: Role::Assistant },
-        EventBody::RunStatusChanged { status: RunStatus::Waiting },
+        EventBody::RunStatusChanged { status: RunStatus::Waiting, parked },
     ];
     let of_run = bodies.into_iter().map(|body| NewEvent::of_run(run_id, Some(turn_id), body));
-    let thread_id = left_by_a_dead_daemon(&rig, [created(&rig)].into_iter().chain(of_run).collect()).await;
+    (left_by_a_dead_daemon(rig, [created(rig)].into_iter().chain(of_run).collect()).await, run_id)
+}
+
+/// A run that waits for its provider's quota waits through any number of daemons until that is asked again; where the log
+/// does not say until when, as in those of earlier versions, the next daemon asks.
+#[tokio::test]
+async fn a_parked_run_is_parked_until_its_turn_comes() {
+    let rig = Rig::new(vec![Step::Say("done")]);
+    let (thread_id, run_id) = left_parked(&rig, None).await;
     for daemon in 0..3 {
         recover(rig.threads.deps()).await.unwrap();
         let state = rig.store().load(thread_id).await.unwrap().unwrap().state;
@@ -231,6 +237,48 @@ async fn a_parked_run_is_parked_until_its_turn_comes() {
     let changes = kinds.iter().filter(|kind| *kind == "run_status_changed").count();
     assert_eq!(changes, 2, "it was parked once, and went on once");
     whole(&kinds);
+}
+
+/// What was known of a limit is in the log: those that wait for it go on waiting together, and the first that asks is one
+/// that somebody waits for.
+#[tokio::test]
+async fn parked_runs_go_on_waiting_as_one_under_the_next_daemon() {
+    let rig = Rig::new(vec![Step::Say("done")]);
+    let mut left = Vec::new();
+    for seconds in [5_410, 5_400, 5_420] {
+        let until_ms = rig.clock_ms() + seconds * 1000;
+        left.push(left_parked(&rig, Some(Parked { model: "fake/one".into(), until_ms, whole_account: true })).await);
+    }
+    next_daemon(&rig).await;
+    for (thread_id, run_id) in &left {
+        rig.until(*thread_id, "the run is taken up", |state| state.run(*run_id).is_some_and(|run| run.resumed == 1))
+            .await;
+    }
+    let (now, _) = rig.start("now").await;
+    assert_eq!(said(&*rig.idle(now).await), ["now", "done"]);
+    for (thread_id, run_id) in left {
+        let state = rig.idle(thread_id).await;
+        assert_eq!((state.run(run_id).unwrap().status, said(&state)), (RunStatus::Done, vec!["done".to_owned()]));
+        let kinds = rig.kinds(thread_id).await;
+        let changes = kinds.iter().filter(|kind| *kind == "run_status_changed").count();
+        assert_eq!((changes, kinds.contains(&"notice".to_owned())), (2, false), "it was told before: {kinds:?}");
+        whole(&kinds);
+    }
+    let first = rig.script.requests.lock().unwrap()[0].messages.clone();
+    assert!(format!("{first:?}").contains("now"), "nobody asked before: {first:?}");
+}
+
+/// A restart cuts what is at work, and not what waits for an answer.
+#[tokio::test]
+async fn what_waits_is_not_cut_by_a_restart() {
+    let rig = Rig::new(vec![Step::Call(vec![("command", json!({}))]), Step::Hold("half an answer"), Step::Say("done")]);
+    let (asks, _) = rig.start("one").await;
+    rig.until(asks, "somebody is asked", |state| !state.open.approvals.is_empty()).await;
+    assert_eq!((rig.threads.runs_to_cut(true).await.unwrap(), rig.threads.runs_to_cut(false).await.unwrap()), (0, 1));
+    rig.start("two").await;
+    rig.asked(2).await;
+    assert_eq!((rig.threads.runs_to_cut(true).await.unwrap(), rig.threads.runs_to_cut(false).await.unwrap()), (1, 2));
+    rig.threads.shut_down().await;
 }
 
 /// Another daemon must not charge to its stored key what was begun with the client's own.
