@@ -24,7 +24,7 @@ pub use catalog::{Catalogue, Efforts, ModelInfo, ModelRef, Pricing, ThinkingForm
 pub use directory::{CatalogueState, FoundModel, FoundServer, ListedProvider, ModelDirectory, Refreshed};
 pub use error::{ModelError, ModelErrorKind};
 pub use login::{
-    GiveKey, GivenKey, KeySource, LoginDesk, LoginError, LoginErrorKind, LoginFlow, LoginOffer, LoginStart,
+    GiveKey, GivenKey, KeySource, LoggedOut, LoginDesk, LoginError, LoginErrorKind, LoginFlow, LoginOffer, LoginStart,
     LoginStarted, Logins, StoredLogin,
 };
 pub use packs::{Assigned, Pack, Role, Wishes};

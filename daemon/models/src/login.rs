@@ -160,6 +160,15 @@ pub struct StoredLogin {
     pub problem: String,
 }
 
+/// What a logout did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LoggedOut {
+    /// Whether anything was stored.
+    pub removed: bool,
+    /// Whether the issuer has taken it back, in words; empty where there is no way to ask.
+    pub note: String,
+}
+
 /// What a provider takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginOffer {
@@ -261,8 +270,8 @@ pub trait LoginDesk: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Option<StoredLogin>, LoginError>>;
     /// Ends a login that is at work; false when there is none of this id.
     fn cancel(&self, login_id: &str) -> bool;
-    /// Forgets what is stored for a provider; false when nothing was.
-    fn logout<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<bool, LoginError>>;
+    /// Forgets what is stored for a provider, and has its issuer take it back where there is a way.
+    fn logout<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<LoggedOut, LoginError>>;
     /// What is stored and what could be, by the configuration in force.
     fn list(&self) -> Logins;
 }

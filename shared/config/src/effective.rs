@@ -80,6 +80,8 @@ pub struct LoginEntry {
     pub token_url: Option<String>,
     /// Where a device gets its code (RFC 8628).
     pub device_url: Option<String>,
+    /// Where a token is taken back (RFC 7009), for the logout.
+    pub revoke_url: Option<String>,
     /// Who asks.
     pub client_id: Option<String>,
     /// For clients that have one, such as those of installed programs at Google.
@@ -102,6 +104,7 @@ impl fmt::Debug for LoginEntry {
             .field("authorize_url", &self.authorize_url)
             .field("token_url", &self.token_url)
             .field("device_url", &self.device_url)
+            .field("revoke_url", &self.revoke_url)
             .field("client_id", &self.client_id)
             .field("client_secret", &self.client_secret.as_ref().map(|_| "***"))
             .field("scopes", &self.scopes)

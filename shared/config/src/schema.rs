@@ -129,6 +129,7 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
             ("authorize_url", Leaf(Text)),
             ("token_url", Leaf(Text)),
             ("device_url", Leaf(Text)),
+            ("revoke_url", Leaf(Text)),
             ("client_id", Leaf(Text)),
             ("client_secret", Leaf(Secret)),
             ("scopes", Leaf(Texts)),

@@ -104,6 +104,9 @@ pub(crate) async fn logout(context: &Context, args: LogoutArgs) -> Outcome {
             format!("nothing was stored for {provider}")
         }
     })?;
+    if !response.note.is_empty() {
+        stderr_line(&sanitize(&response.note));
+    }
     Ok(0)
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct LoginData {
     pub(crate) device_url: Option<String>,
     /// How.
     pub(crate) device_dialect: DeviceDialect,
+    /// Where a token is taken back.
+    pub(crate) revoke_url: Option<String>,
     /// Who asks.
     pub(crate) client_id: String,
     /// For clients that have one.
@@ -206,9 +208,14 @@ fn fill(data: &mut LoginData, entry: &LoginEntry) -> Result<(), String> {
             *exchange_url = copilot_exchange(&url).unwrap_or_default();
         }
         data.token_url = url;
+        // What is known of it is of the issuer that is known; another one's tokens are not sent there.
+        data.revoke_url = None;
     }
     if let Some(url) = address("device_url", &entry.device_url)? {
         data.device_url = Some(url);
+    }
+    if let Some(url) = address("revoke_url", &entry.revoke_url)? {
+        data.revoke_url = Some(url);
     }
     if let Some(id) = &entry.client_id {
         data.client_id.clone_from(id);
@@ -272,6 +279,7 @@ fn blank(provider: &str) -> LoginData {
         token_url: String::new(),
         device_url: None,
         device_dialect: DeviceDialect::Standard,
+        revoke_url: None,
         client_id: String::new(),
         client_secret: None,
         scopes: Vec::new(),
@@ -292,6 +300,7 @@ fn shipped(provider: &str) -> Option<LoginData> {
             token_url: "https://auth.openai.com/oauth/token".to_owned(),
             device_url: Some("https://auth.openai.com/api/accounts/deviceauth/usercode".to_owned()),
             device_dialect: DeviceDialect::ChatGpt,
+            revoke_url: Some("https://auth.openai.com/oauth/revoke".to_owned()),
             client_id: "app_EMoamEEZ73f0CkXaXp7hrann".to_owned(),
             scopes: text(&["openid", "profile", "email", "offline_access"]),
             query: [
@@ -380,6 +389,17 @@ mod tests {
         let data = find("github-copilot", &config("github-copilot", entry)).unwrap().unwrap();
         assert_eq!((data.flow, data.client_id.as_str()), (LoginFlow::Device, "Iv1.mine"));
         assert_eq!(data.flows(), [LoginFlow::Device]);
+    }
+
+    #[test]
+    fn tokens_are_taken_back_at_their_own_issuer_alone() {
+        let of = |entry: LoginEntry| find("openai", &config("openai", entry)).unwrap().unwrap().revoke_url;
+        assert_eq!(of(LoginEntry::default()).as_deref(), Some("https://auth.openai.com/oauth/revoke"));
+        assert_eq!(of(example()), None, "another issuer");
+        let own = Some("https://id.example.org/revoke".to_owned());
+        assert_eq!(of(LoginEntry { revoke_url: own.clone(), ..example() }), own);
+        let unsafe_one = LoginEntry { revoke_url: Some("http://id.example.org/revoke".into()), ..example() };
+        assert!(find("example", &config("example", unsafe_one)).unwrap_err().contains("revoke_url"));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcode_config::Effective;
 use mcode_models::{
-    LoginDesk, LoginError, LoginErrorKind, LoginFlow, LoginOffer, LoginStart, LoginStarted, Logins, Secret, StoredLogin,
+    LoggedOut, LoginDesk, LoginError, LoginErrorKind, LoginFlow, LoginOffer, LoginStart, LoginStarted, Logins, Secret,
+    StoredLogin,
 };
 
 use super::configured;
@@ -181,15 +182,18 @@ impl LoginDesk for Desk {
         self.0.at_work.cancel(login_id)
     }
 
-    fn logout<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<bool, LoginError>> {
+    fn logout<'a>(&'a self, provider: &'a str) -> BoxFuture<'a, Result<LoggedOut, LoginError>> {
         Box::pin(async move {
             let provider = data::provider_of(provider.trim());
-            let removed = self.0.drop_login(provider).await?;
+            // A task of its own: whoever asks may leave meanwhile.
+            let (auth, of) = (Arc::clone(&self.0), provider.to_owned());
+            let dropped = tokio::spawn(async move { auth.drop_login(&of).await }).await;
+            let done = dropped.map_err(|error| LoginError::new(LoginErrorKind::Provider, error.to_string()))??;
             let all = data::providers(&self.config());
-            if !removed && !all.iter().any(|name| name == provider) {
+            if !done.removed && !all.iter().any(|name| name == provider) {
                 return Err(unknown(provider, &all));
             }
-            Ok(removed)
+            Ok(done)
         })
     }
 

@@ -108,7 +108,7 @@ impl Keeper {
     }
 
     /// How an issuer is reached.
-    fn client(&self, provider: &str) -> Result<Client, ModelError> {
+    pub(crate) fn client(&self, provider: &str) -> Result<Client, ModelError> {
         let network = self.seat(provider, |seat| seat.network.clone());
         self.clients.client(network.as_ref().unwrap_or(&self.own_network)).map_err(|error| {
             let message = format!("the login of '{provider}' can not be renewed: {}", error.message);

@@ -22,11 +22,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mcode_config::Effective;
 use mcode_env::{Clock, SystemClock};
-use mcode_models::{GiveKey, GivenKey, KeySource, LoginError, LoginErrorKind, ModelError, Secret, StoredLogin};
+use mcode_models::{
+    GiveKey, GivenKey, KeySource, LoggedOut, LoginError, LoginErrorKind, ModelError, Secret, StoredLogin,
+};
 
 use self::configured::Remembered;
 pub use self::configured::RunKeyCommand;
@@ -39,6 +42,9 @@ use crate::http::{self, HttpClients};
 
 /// How we are called where a name of the client is wanted.
 pub(crate) const ORIGINATOR: &str = "mcode";
+
+/// How long a logout waits for the issuer to take the login back.
+const REVOKE_WAIT: Duration = Duration::from_secs(5);
 
 /// The logins of this daemon's user.
 pub struct Auth {
@@ -179,14 +185,43 @@ impl Auth {
         Ok(self.row(provider, &about))
     }
 
-    async fn drop_login(&self, provider: &str) -> Result<bool, LoginError> {
+    /// Forgets a login here, then has its issuer take it back, which may fail and takes a bounded time.
+    async fn drop_login(&self, provider: &str) -> Result<LoggedOut, LoginError> {
         let _counted = self.keeper.tasks.token();
-        let _changing = self.keeper.changing(provider).lock_owned().await;
+        let changing = self.keeper.changing(provider).lock_owned().await;
         let held = self.keeper.hold(provider).await;
-        let _held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
+        let held = held.map_err(|error| LoginError::new(LoginErrorKind::Storage, error.message))?;
+        // What can not be read is forgotten all the same.
+        let login = self.keeper.vault.load(provider).await.ok().flatten();
+        let data = self.data(provider).ok().flatten();
+        let client = self.keeper.client(provider);
         let removed = self.keeper.vault.remove(provider).await.map_err(|error| unusable(&error))?;
         self.keeper.forget(provider, None);
-        Ok(removed)
+        drop((changing, held));
+        let (Some(login), Some(data)) = (login.filter(|login| login.about.kind == Kind::Login), data) else {
+            return Ok(LoggedOut { removed, note: String::new() });
+        };
+        let Some(url) = data.revoke_url.clone() else { return Ok(LoggedOut { removed, note: String::new() }) };
+        let (token, hint) = match &login.tokens.refresh {
+            Some(refresh) => (refresh, "refresh_token"),
+            None => (&login.tokens.access, "access_token"),
+        };
+        let taken_back = async {
+            let client = client.map_err(|error| error.message)?;
+            let token = Secret::new(token.clone());
+            let revoked = token::revoke(&client, &data, &url, &token, hint);
+            let late = |_| Err(token::Refused::Unreachable(format!("no answer from {}", token::host_of(&url))));
+            let revoked = tokio::time::timeout(REVOKE_WAIT, revoked).await.unwrap_or_else(late);
+            revoked.map_err(|refused| refused.told())
+        };
+        let note = match taken_back.await {
+            Ok(()) => format!("{} has taken the login back", token::host_of(&url)),
+            Err(why) => {
+                tracing::warn!(provider, why, "an issuer did not take a login back");
+                format!("the issuer did not take the login back ({why}); it may be good there until its time is over")
+            }
+        };
+        Ok(LoggedOut { removed, note })
     }
 
     fn row(&self, provider: &str, about: &About) -> StoredLogin {

@@ -8,7 +8,7 @@ use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::configured::KEY_BYTES_MAX;
-use super::data::LoginData;
+use super::data::{LoginData, Use};
 use super::jwt::Claims;
 use crate::failure::{plain_text, redact};
 use crate::http;
@@ -150,6 +150,30 @@ pub(crate) async fn refresh(client: &Client, data: &LoginData, token: &Secret, n
     grant(&answer, &data.token_url, now_ms)
 }
 
+/// Has a token taken back (RFC 7009), and what was made of it: the refresh token where there is one.
+pub(crate) async fn revoke(
+    client: &Client,
+    data: &LoginData,
+    url: &str,
+    token: &Secret,
+    hint: &str,
+) -> Result<(), Refused> {
+    let fields = [("token", token.expose()), ("token_type_hint", hint)];
+    let answered = match data.becomes {
+        Use::ChatGpt { .. } => {
+            let body =
+                serde_json::json!({"token": token.expose(), "token_type_hint": hint, "client_id": data.client_id});
+            answer(client.post(url).json(&body), &hidden(data, &fields)).await
+        }
+        Use::Plain | Use::Copilot { .. } => ask(client, data, url, &fields).await,
+    };
+    match answered {
+        // The answer has no content that means anything.
+        Err(Refused::Said { status: status @ 200..=299, code, .. }) if code == bare(status) => Ok(()),
+        answered => answered.map(drop),
+    }
+}
+
 /// Posts a form with who asks, and gives the answer as JSON.
 pub(crate) async fn ask(
     client: &Client,
@@ -173,8 +197,9 @@ fn form(data: &LoginData, fields: &[(&str, &str)]) -> String {
 
 /// What must not stand in an error, even when the issuer repeats it.
 fn hidden(data: &LoginData, fields: &[(&str, &str)]) -> Vec<String> {
-    let secret =
-        |name: &str| ["code", "code_verifier", "refresh_token", "device_code", "device_auth_id"].contains(&name);
+    let secret = |name: &str| {
+        ["code", "code_verifier", "refresh_token", "token", "device_code", "device_auth_id"].contains(&name)
+    };
     let values = fields.iter().filter(|(name, _)| secret(name)).map(|(_, value)| (*value).to_owned());
     values.chain(data.client_secret.as_ref().map(|secret| secret.expose().to_owned())).collect()
 }

@@ -185,10 +185,43 @@ async fn a_browser_comes_back_and_everybody_who_waits_is_told() {
     let listed = rig.registry(&rig.auth).list(&BTreeMap::new());
     let row = listed.iter().find(|model| model.info.id == "example/m").unwrap();
     assert!(row.usable && row.key_source == format!("login of {ACCOUNT} (auth.json)"), "{}", row.key_source);
-    assert!(rig.desk().logout("example").await.unwrap() && !rig.desk().logout("example").await.unwrap());
+    let (first, again) = (rig.desk().logout("example").await.unwrap(), rig.desk().logout("example").await.unwrap());
+    assert_eq!((first.removed, first.note.as_str(), again.removed), (true, "", false));
     assert!(!rig.file().contains(SECRET_MARK));
     let error = rig.ask().await.unwrap_err();
     assert_eq!((error.kind, error.hint.as_str()), (ModelErrorKind::Auth, "Log in with: mcode login example"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logout_has_the_login_taken_back_and_happens_whatever_the_issuer_says() {
+    let silent = Server::start(vec![Act::Hang(Vec::new())]).await;
+    let at = |place: Option<String>| {
+        Rig::with(move |config| {
+            let entry = config.logins.get_mut("example").unwrap();
+            entry.revoke_url = place.or_else(|| Some(entry.token_url.as_ref().unwrap().replace("/token", "/revoke")));
+        })
+    };
+    let rig = at(None).await;
+    rig.logged_in().await;
+    let (token, host) = (rig.issuer.access_token(), rig.issuer.url().replace("http://", ""));
+    let out = rig.desk().logout("example").await.unwrap();
+    assert_eq!((out.removed, out.note), (true, format!("{host} has taken the login back")));
+    let asked = rig.issuer.asked("/revoke").remove(0).fields;
+    assert_eq!((asked["token_type_hint"].as_str(), asked["client_id"].as_str()), ("refresh_token", CLIENT_ID));
+    assert!(!rig.issuer.takes(&token) && !rig.file().contains(SECRET_MARK));
+    // One that refuses, is gone or says nothing.
+    let places = [(None, "503"), (Some("http://127.0.0.1:1/revoke".to_owned()), "127.0.0.1:1")];
+    for (place, words) in places.into_iter().chain([(Some(format!("http://127.0.0.1:{}/", silent.port)), "no answer")])
+    {
+        let rig = at(place).await;
+        rig.issuer.behave(|behaviour| behaviour.refuse = Some((503, "status 503".into())));
+        rig.logged_in().await;
+        let begun = tokio::time::Instant::now();
+        let out = rig.desk().logout("example").await.unwrap();
+        assert!(out.removed && out.note.contains("did not take the login back"), "{out:?}");
+        assert!(out.note.contains(words) && !out.note.contains(SECRET_MARK), "{out:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20) && !rig.file().contains(SECRET_MARK));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -185,8 +185,8 @@ impl v1::model_service_server::ModelService for Services {
     async fn logout(&self, request: Request<v1::LogoutRequest>) -> Result<Response<v1::LogoutResponse>, Status> {
         self.for_people(&request, "logging out").await?;
         let provider = request.into_inner().provider;
-        let removed = self.deps.logins.logout(&provider).await.map_err(login::refused)?;
-        Ok(Response::new(v1::LogoutResponse { removed }))
+        let done = self.deps.logins.logout(&provider).await.map_err(login::refused)?;
+        Ok(Response::new(v1::LogoutResponse { removed: done.removed, note: done.note }))
     }
 
     async fn list_logins(

@@ -39,7 +39,8 @@ pub(super) fn serve(mut stream: TcpStream, shared: &Shared) {
         state = shared.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
     }
     drop(state);
-    write(&mut stream, status, JSON, &answer.to_string());
+    let answer = if answer.is_null() { String::new() } else { answer.to_string() };
+    write(&mut stream, status, JSON, &answer);
 }
 
 fn answered(
@@ -50,6 +51,7 @@ fn answered(
 ) -> (u16, Value) {
     match (incoming.method.as_str(), incoming.path.as_str()) {
         ("POST", "/token") => token(state, fields),
+        ("POST", "/revoke") => taken_back(state, fields),
         ("POST", "/device") => {
             state.count += 1;
             let url = format!("http://{}/activate", shared.address);
@@ -71,6 +73,21 @@ fn answered(
             (404, json!({"error": "not_found"}))
         }
     }
+}
+
+/// Takes a refresh token back with all that was made of it, as real ones do; a token that is none is no fault.
+fn taken_back(state: &mut State, fields: &BTreeMap<String, String>) -> (u16, Value) {
+    if let Some((status, code)) = state.behaviour.refuse.clone() {
+        return (status, json!({"error": code}));
+    }
+    if field(fields, "client_id") != CLIENT_ID {
+        return refused(state, "invalid_client", "the client is not known");
+    }
+    let token = Some(field(fields, "token").to_owned());
+    if token == state.refresh || token == state.access.as_ref().map(|(access, _)| access.clone()) {
+        (state.access, state.refresh, state.refresh_before) = (None, None, None);
+    }
+    (200, Value::Null)
 }
 
 fn fields(incoming: &Incoming) -> BTreeMap<String, String> {
