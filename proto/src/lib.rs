@@ -29,6 +29,10 @@ pub const DESCRIPTORS: &[u8] = include_bytes!("gen/descriptors.bin");
 /// Level of this API: raised with every addition.
 pub const API_LEVEL: u32 = 1;
 
+/// Deepest nesting of JSON that is sent as a `google.protobuf.Value` or `Struct`. Each level of JSON is up to three of the
+/// message, and readers take a hundred of those.
+pub const VALUE_DEPTH_MAX: usize = 24;
+
 /// The oldest client level that works with a daemon of [`API_LEVEL`].
 pub const API_COMPATIBLE: u32 = 1;
 

@@ -71,6 +71,9 @@ impl Activity {
     /// Shows an event of the run.
     pub(crate) fn event(&mut self, event: &v1::Event) {
         match &event.body {
+            Some(Body::RunStarted(run)) if self.verbose && !run.key_source.is_empty() => {
+                self.note(&format!("{}, key: {}", run.model, run.key_source));
+            }
             Some(Body::StepStarted(step)) => self.status(&format!("{} is thinking", sanitize_line(&step.model))),
             Some(Body::MessageFinished(message)) if message.role == "assistant" => {
                 self.release();

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use mcode_client::json::json_struct;
+use mcode_client::json::{json_struct, within};
 use mcode_client::{ClientError, v1};
+use mcode_proto::VALUE_DEPTH_MAX;
 
 use crate::stdin::Piped;
 
@@ -13,6 +14,9 @@ pub(crate) const MEDIA_BYTES_MAX: u64 = 20 * 1024 * 1024;
 
 /// Most bytes of a schema.
 pub(crate) const SCHEMA_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Deepest nesting of a schema (as the daemon takes it).
+const SCHEMA_DEPTH_MAX: usize = 100;
 
 /// The parts of the input: words first, then pictures.
 pub(crate) fn parts(
@@ -72,17 +76,29 @@ fn media_type(data: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The JSON Schema in a file.
-pub(crate) fn schema(path: &Path) -> Result<prost_types::Struct, ClientError> {
+/// The JSON Schema in a file, in the one of two forms that it fits: fields, or text where it nests deep.
+pub(crate) fn schema(path: &Path) -> Result<(Option<prost_types::Struct>, String), ClientError> {
     let data = read_file(path, SCHEMA_BYTES_MAX, "the schema")?;
-    let value: serde_json::Value = serde_json::from_slice(&data).map_err(|error| {
-        ClientError::usage(format!("the schema {} is not JSON: {error}", path.display()))
-            .hint("mend it at the place that is named")
+    let shown = path.display();
+    let too_deep = || {
+        ClientError::usage(format!("the schema {shown} nests deeper than {SCHEMA_DEPTH_MAX} levels"))
+            .hint("give parts of it a name under $defs, and name them with $ref")
+    };
+    let value: serde_json::Value = serde_json::from_slice(&data).map_err(|error| match error.to_string() {
+        // The reader's own bound is above ours.
+        text if text.contains("recursion limit") => too_deep(),
+        text => ClientError::usage(format!("the schema {shown} is not JSON: {text}"))
+            .hint("mend it at the place that is named"),
     })?;
-    value.as_object().map(json_struct).ok_or_else(|| {
-        ClientError::usage(format!("the schema {} is not a JSON object", path.display()))
-            .hint("a schema looks like this: {\"type\": \"object\", \"properties\": {…}}")
-    })
+    let Some(fields) = value.as_object() else {
+        return Err(ClientError::usage(format!("the schema {shown} is not a JSON object"))
+            .hint("a schema looks like this: {\"type\": \"object\", \"properties\": {…}}"));
+    };
+    match () {
+        () if within(&value, VALUE_DEPTH_MAX) => Ok((Some(json_struct(fields)), String::new())),
+        () if within(&value, SCHEMA_DEPTH_MAX) => Ok((None, value.to_string())),
+        () => Err(too_deep()),
+    }
 }
 
 /// A whole file of at most so many bytes; nothing else than a file, which would not end or not begin.
@@ -171,6 +187,18 @@ mod tests {
         for (text, fine) in [(r#"{"type":"object"}"#, true), ("[1]", false), ("{", false)] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(schema(&path).is_ok(), fine, "{text}");
+        }
+        for (levels, as_text) in [(VALUE_DEPTH_MAX, Some(false)), (64, Some(true)), (101, None), (5000, None)] {
+            std::fs::write(&path, format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))).unwrap();
+            match schema(&path) {
+                Ok((fields, text)) => {
+                    assert_eq!((Some(fields.is_none()), Some(!text.is_empty())), (as_text, as_text), "{levels}");
+                }
+                Err(error) => {
+                    assert!(as_text.is_none() && error.exit_code() == 2, "{levels}: {error:?}");
+                    assert!(error.message.contains("deeper than 100 levels"), "{error:?}");
+                }
+            }
         }
     }
 }

@@ -114,6 +114,16 @@ pub fn json_value(value: &Value) -> prost_types::Value {
     prost_types::Value { kind: Some(kind) }
 }
 
+/// Whether JSON nests no deeper than `levels`; a number or a text has none.
+#[must_use]
+pub fn within(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(values) => levels > 0 && values.iter().all(|value| within(value, levels - 1)),
+        Value::Object(fields) => levels > 0 && fields.values().all(|value| within(value, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
 /// A JSON object as a free-form struct.
 #[must_use]
 pub fn json_struct(fields: &Map<String, Value>) -> prost_types::Struct {

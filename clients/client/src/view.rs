@@ -109,7 +109,8 @@ impl RunView {
     fn end(&mut self, end: &v1::RunFinished) {
         self.status.clone_from(&end.status);
         self.error.clone_from(&end.error);
-        self.structured = end.structured.as_ref().map_or(Value::Null, value_json);
+        let told = || end.structured.as_ref().map_or(Value::Null, value_json);
+        self.structured = serde_json::from_str(&end.structured_json).unwrap_or_else(|_| told());
         if let Some(usage) = &end.usage {
             self.usage = *usage;
         }

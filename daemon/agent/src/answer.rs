@@ -1,5 +1,6 @@
 //! Answers that have to satisfy a JSON Schema (pure).
 
+use mcode_events::depth;
 use serde_json::Value;
 
 /// Times a model is told what is wrong with its answer before the run fails.
@@ -11,8 +12,8 @@ const PROBLEMS_MAX: usize = 5;
 /// The most opening brackets at which an answer is looked for between words.
 const STARTS_MAX: usize = 32;
 
-/// Deepest nesting of an answer between words, as the JSON reader has it too.
-const DEPTH_MAX: usize = 127;
+/// Deepest nesting of an answer: the log takes no more.
+const DEPTH_MAX: usize = depth::JSON_DEPTH_MAX;
 
 /// Whether a schema can be used; the error says what is wrong with it.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
@@ -47,7 +48,10 @@ pub fn check(schema: &Value, text: &str) -> Result<Value, String> {
             problems.join("\n")
         ),
         None => {
-            let why = serde_json::from_str::<Value>(text.trim()).err().map(|error| format!(": {error}"));
+            let why = match serde_json::from_str::<Value>(text.trim()) {
+                Ok(_) => Some(format!(": it nests deeper than {DEPTH_MAX} levels")),
+                Err(error) => Some(format!(": {error}")),
+            };
             format!(
                 "Your final answer has to be JSON alone, without other words. It does not parse{}.",
                 why.unwrap_or_default()
@@ -114,7 +118,7 @@ fn closing(text: &str) -> Option<usize> {
 /// JSON, or what is JSON but for commas before closing brackets.
 fn parse(text: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
-        return Some(value);
+        return Some(value).filter(depth::fits);
     }
     // The lenient reader knows no bound of its own for nesting: only a text that closes within ours is given to it.
     if closing(text) != Some(text.len()) {

@@ -30,6 +30,7 @@ mod reach;
 pub mod repetition;
 pub mod rules;
 pub mod secrets;
+mod shallow;
 pub mod step;
 pub mod treasury;
 

@@ -10,6 +10,7 @@ use crate::asking::{Answer, Asked, Asking};
 use crate::chain::Chain;
 use crate::drive::{Driver, Next, Stop};
 use crate::live::LiveKey;
+use crate::shallow::shallow;
 
 /// Times a model is told that its provider refused its tool call before the run fails.
 const REFUSED_CALLS_MAX: u32 = 3;
@@ -36,7 +37,8 @@ impl Driver {
             Err(Asked::Stop(stop)) => return Err(stop),
             Err(Asked::RefusedCall(problem)) => return self.refused_call(step_id, &asking, &problem).await,
         };
-        let Answer { response, resolved, holding } = answer;
+        let Answer { mut response, resolved, holding } = answer;
+        response.parts = shallow(response.parts);
         let calls = self.finish_message(&asking, &response, &resolved).await?;
         // Its cost is on record now.
         drop(holding);

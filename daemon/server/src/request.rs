@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mcode_events::blob::Blobs;
+use mcode_events::depth;
 use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_ids::RequestId;
@@ -23,6 +24,9 @@ const MEDIA_BYTES_MAX: usize = 20 * 1024 * 1024;
 
 /// Most parts of one input.
 const PARTS_MAX: usize = 100;
+
+/// Most bytes of a schema that is given as text.
+const SCHEMA_BYTES_MAX: usize = 1024 * 1024;
 
 /// Most bytes of a client's environment.
 const ENV_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -215,11 +219,31 @@ pub(crate) async fn new_run(
         cwd: absolute("context.cwd", &context.cwd)?,
         add_dirs,
         title: request.title,
-        answer_schema: request.answer_schema.map(value::from_struct),
+        answer_schema: schema(request.answer_schema, &request.answer_schema_json)?,
         ephemeral: request.ephemeral,
         surroundings: surroundings(context.env, context.umask, passed)?,
         request: idempotency,
     })
+}
+
+/// The schema of the answer, however it was given.
+fn schema(fields: Option<prost_types::Struct>, text: &str) -> Result<Option<serde_json::Value>, Status> {
+    const FIELD: &str = "answer_schema_json";
+    match (fields, text) {
+        (fields, "") => Ok(fields.map(value::from_struct)),
+        (Some(_), _) => Err(bad_field(FIELD, "stands beside answer_schema; give one of them")),
+        (None, text) if text.len() > SCHEMA_BYTES_MAX => {
+            Err(bad_field(FIELD, format!("has more than {SCHEMA_BYTES_MAX} bytes")))
+        }
+        (None, text) => {
+            let value: serde_json::Value =
+                serde_json::from_str(text).map_err(|error| bad_field(FIELD, format!("is not JSON: {error}")))?;
+            if !depth::fits(&value) {
+                return Err(bad_field(FIELD, format!("nests deeper than {} levels", depth::JSON_DEPTH_MAX)));
+            }
+            if value.is_object() { Ok(Some(value)) } else { Err(bad_field(FIELD, "is not a JSON object")) }
+        }
+    }
 }
 
 /// What makes two requests the same: not the environment, whose order on the wire is not fixed.
@@ -228,4 +252,28 @@ fn without_surroundings(request: &v1::StartRunRequest) -> v1::StartRunRequest {
     same.context = None;
     same.answer_schema = None;
     same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_may_come_as_text_within_bounds() {
+        let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let deepest = schema(None, &nested(depth::JSON_DEPTH_MAX)).unwrap().unwrap();
+        assert!(deepest.is_object() && depth::fits(&deepest));
+        assert_eq!(schema(None, "").unwrap(), None);
+        assert!(schema(Some(prost_types::Struct::default()), "").unwrap().is_some());
+        for (fields, text, words) in [
+            (None, nested(depth::JSON_DEPTH_MAX + 1), "deeper than 100 levels"),
+            (None, nested(5000), "is not JSON"),
+            (None, "[1]".to_owned(), "object"),
+            (None, format!("{{\"a\": \"{}\"}}", "x".repeat(SCHEMA_BYTES_MAX)), "bytes"),
+            (Some(prost_types::Struct::default()), "{}".to_owned(), "one of them"),
+        ] {
+            let status = schema(fields, &text).unwrap_err();
+            assert!(status.code() == tonic::Code::InvalidArgument && status.message().contains(words), "{status:?}");
+        }
+    }
 }

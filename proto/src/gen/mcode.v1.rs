@@ -154,6 +154,10 @@ pub struct Run {
     /// unknown (a process that could not be looked at).
     #[prost(string, tag = "12")]
     pub trigger: ::prost::alloc::string::String,
+    /// Where the key for the model was from when the run began, in some words, such as environment OPENAI_API_KEY, login,
+    /// stored key, config.toml or none.
+    #[prost(string, tag = "13")]
+    pub key_source: ::prost::alloc::string::String,
 }
 /// A piece of what a user says.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1555,7 +1559,7 @@ pub mod event {
         /// The agent began.
         #[prost(message, tag = "17")]
         RunStarted(super::RunStarted),
-        /// The agent waits for the user, or goes on.
+        /// The agent waits for the user or for a provider, or goes on.
         #[prost(message, tag = "18")]
         RunStatusChanged(super::RunStatusChanged),
         /// The agent ended.
@@ -1764,13 +1768,20 @@ pub struct RunStarted {
     /// unknown (a process that could not be looked at).
     #[prost(string, tag = "5")]
     pub trigger: ::prost::alloc::string::String,
+    /// Where the key for the model is from, in some words, such as environment OPENAI_API_KEY, login, stored key, config.toml
+    /// or none.
+    #[prost(string, tag = "6")]
+    pub key_source: ::prost::alloc::string::String,
 }
-/// The agent waits for the user, or goes on.
+/// The agent waits for the user or for a provider, or goes on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RunStatusChanged {
     /// running or waiting.
     #[prost(string, tag = "1")]
     pub status: ::prost::alloc::string::String,
+    /// For a run that waits for its provider: when that can be asked again.
+    #[prost(message, optional, tag = "2")]
+    pub waits_until: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// The agent ended.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1784,12 +1795,15 @@ pub struct RunFinished {
     /// What the run cost.
     #[prost(message, optional, tag = "3")]
     pub usage: ::core::option::Option<Usage>,
-    /// The answer that satisfies the run's schema.
+    /// The answer that satisfies the run's schema. What nests deeper than 24 levels is the text of its JSON here.
     #[prost(message, optional, tag = "4")]
     pub structured: ::core::option::Option<::prost_types::Value>,
     /// Exit status of a client that waits for it.
     #[prost(int32, tag = "5")]
     pub exit_code: i32,
+    /// The whole answer as JSON text, if it nests deeper than structured tells.
+    #[prost(string, tag = "6")]
+    pub structured_json: ::prost::alloc::string::String,
 }
 /// An input is being worked on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1891,7 +1905,7 @@ pub struct ToolCallStarted {
     /// The tool.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The arguments.
+    /// The arguments. What nests deeper than 24 levels is the text of its JSON here.
     #[prost(message, optional, tag = "3")]
     pub arguments: ::core::option::Option<::prost_types::Value>,
     /// The message that asked for it.
@@ -2725,11 +2739,14 @@ pub struct LogoutRequest {
     pub provider: ::prost::alloc::string::String,
 }
 /// It is forgotten.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LogoutResponse {
     /// Whether anything was stored.
     #[prost(bool, tag = "1")]
     pub removed: bool,
+    /// Whether the issuer has taken the login back, in words; empty where there is no way to ask it.
+    #[prost(string, tag = "2")]
+    pub note: ::prost::alloc::string::String,
 }
 /// Asks for what is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4968,6 +4985,10 @@ pub struct StartRunRequest {
     /// Delete the new thread when its run has ended.
     #[prost(bool, tag = "13")]
     pub ephemeral: bool,
+    /// The schema as JSON text, in the place of answer_schema: for one that nests deeper than 24 levels, which many readers
+    /// of a Struct do not take. At most 100 levels and 1 MiB.
+    #[prost(string, tag = "14")]
+    pub answer_schema_json: ::prost::alloc::string::String,
 }
 /// The run has been accepted and is in the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -4981,6 +5002,9 @@ pub struct StartRunResponse {
     /// Subscribe after this seq to see all of the run.
     #[prost(uint64, tag = "3")]
     pub seq: u64,
+    /// What is wrong in the configuration, with file, line and key; the last good values are in force meanwhile.
+    #[prost(string, repeated, tag = "4")]
+    pub config_errors: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Gives a run more input.
 #[derive(Clone, PartialEq, ::prost::Message)]

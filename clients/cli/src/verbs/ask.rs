@@ -177,6 +177,9 @@ async fn start_and_wait(context: &Context, args: &AskArgs) -> Outcome {
     let interactive = request.context.as_ref().is_some_and(|context| context.interactive);
     let mut interrupts = Interrupts::listen()?;
     let (client, started) = interrupts.or(start(context, args, request)).await?;
+    for fault in &started.config_errors {
+        tell_message(fault, Some("mend it; what the configuration said before is in force until then"));
+    }
     if args.max_cost.is_some() && !has_price(&client, &started.run_id).await {
         tell_message(
             "the price of this model is not known: --max-cost will not end the run",
@@ -234,6 +237,8 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
     // Detached, any client may answer, if that was asked for by name.
     let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { terminal::is_there() };
     let surroundings = v1::ClientContext { detached: args.detach, ..context.client_context(&cwd, interactive)? };
+    let schema = args.schema.as_deref().map(input::schema).transpose()?;
+    let (answer_schema, answer_schema_json) = schema.unwrap_or_default();
     Ok(v1::StartRunRequest {
         request_id: request_id(),
         thread_id: args.thread.clone().unwrap_or_default(),
@@ -246,7 +251,8 @@ fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, Cli
         context: Some(surroundings),
         add_dirs: args.add_dirs.iter().map(|path| input::folder(&cwd, path)).collect::<Result<_, _>>()?,
         title: args.title.clone().unwrap_or_default(),
-        answer_schema: args.schema.as_deref().map(input::schema).transpose()?,
+        answer_schema,
+        answer_schema_json,
         ephemeral: args.ephemeral,
     })
 }

@@ -105,6 +105,7 @@ pub(crate) fn describe(run: &v1::Run) -> String {
         format!("thread  {}", run.thread_id),
         format!("status  {}", run.status),
         format!("model   {} ({})", run.model, run.mode),
+        format!("key     {}", if run.key_source.is_empty() { "not known" } else { &run.key_source }),
         format!("time    {}", span(run.started_at.as_ref(), run.ended_at.as_ref())),
     ];
     if let Some(usage) = &run.usage {

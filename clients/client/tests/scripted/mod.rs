@@ -149,7 +149,12 @@ impl RunService for Script {
         };
         let seq = self.inner.lock().unwrap().events.len() as u64;
         self.append(bodies);
-        Ok(Response::new(v1::StartRunResponse { thread_id: THREAD.into(), run_id: RUN.into(), seq }))
+        Ok(Response::new(v1::StartRunResponse {
+            thread_id: THREAD.into(),
+            run_id: RUN.into(),
+            seq,
+            config_errors: Vec::new(),
+        }))
     }
 
     async fn cancel_run(&self, _: Request<v1::CancelRunRequest>) -> Result<Response<v1::CancelRunResponse>, Status> {

@@ -136,3 +136,54 @@ fn a_model_that_gives_no_such_answer_fails_the_run() {
         stage.server.finish();
     }
 }
+
+/// Objects in each other, each of which has to be there.
+fn nested_schema(levels: usize) -> Value {
+    (0..levels).fold(
+        json!({"type": "integer"}),
+        |inner, _| json!({"type": "object", "properties": {"a": inner}, "required": ["a"]}),
+    )
+}
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(3), |inner, _| json!({"a": inner}))
+}
+
+/// What nests deeper than a message of the protocol can tell goes as text, in both directions.
+#[test]
+fn schemas_and_answers_nest_deep_and_too_deep_ones_are_refused() {
+    let (_, model) = WIRES[0];
+    // Each level of the answer is two of the schema.
+    let (schema, answer) = (nested_schema(45), nested(45));
+    let stage = stage(Script::new().repeat(2, &Reply::text(answer.to_string())));
+    stage.workspace.write("s.json", schema.to_string());
+    assert_eq!(ask(&stage, model, &["--output", "json"]).ok().json()["structured"], answer);
+    let lines = ask(&stage, model, &["--output", "jsonl"]).ok().json_lines();
+    assert_eq!(lines.last().unwrap()["structured"], answer);
+    for levels in [101, 3000] {
+        stage.workspace.write("s.json", format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels)));
+        let output = ask(&stage, model, &[]);
+        assert!(output.code == 2 && output.stderr.contains("nests deeper than 100 levels"), "{levels}: {output:#?}");
+    }
+    stage.server.finish();
+}
+
+/// A model may nest its arguments as deep as it likes: its thread can be read, now and by the next daemon.
+#[test]
+fn arguments_that_nest_deep_hurt_nobody() {
+    let (_, model) = WIRES[0];
+    // What a tool does not know of its arguments is left out of them; of a tool that is none everything is kept.
+    let [shown, deepest, deeper] = [("none", 60), ("none", 99), ("view", 110)]
+        .map(|(tool, levels)| Reply::tool_calls([(tool, json!({"path": "note.txt", "x": nested(levels)}))]));
+    let mut stage = stage(Script::new().reply(shown).reply(deepest).reply(deeper).repeat(2, &Reply::text("ok")));
+    let lines = stage.mcode(&ask_words(&["-m", model, "--yolo", "--json", "look"])).ok().json_lines();
+    let thread_id = lines[0]["thread_id"].as_str().unwrap().to_owned();
+    let results: Vec<&Value> = crate::setup::of_type(&lines, "tool_call_finished");
+    let statuses: Vec<&str> = results.iter().map(|result| result["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["failed", "failed", "done"], "{results:#?}");
+    stage.daemon.kill9();
+    stage.daemon.restart();
+    stage.mcode(&["threads", "show", &thread_id]).ok();
+    stage.mcode(&["ask", "-t", &thread_id, "-m", model, "and?"]).ok();
+    stage.server.finish();
+}

@@ -3,7 +3,7 @@
 use mcode_testkit::{Reply, Script};
 use serde_json::{Value, json};
 
-use crate::setup::{Stage, WAIT_FOR_GO, text};
+use crate::setup::{MESSAGES, OWN, Stage, WAIT_FOR_GO, text};
 
 fn makes(path: &str) -> Reply {
     Reply::tool_calls([("shell", json!({"command": format!("touch {path}")}))])
@@ -76,6 +76,38 @@ fn ids_may_be_short_or_latest_and_their_kind_is_checked() {
     stage.mcode(&["approvals", "allow", "latest"]).ok();
     stage.events(&run.thread_id);
     assert_eq!((stage.exists("made"), &stage.run("latest")["exit_code"]), (true, &json!(0)));
+    stage.server.finish();
+}
+
+/// A slip in the configuration of a daemon at work costs no run, but whoever begins one is told, once.
+#[test]
+fn a_slip_in_the_configuration_is_told_when_a_run_begins() {
+    let stage = Stage::configured(Script::new().repeat(3, &Reply::text("ok")), "approve = \"deny\"\n");
+    assert!(!stage.ask(&["hi"]).ok().stderr.contains("config.toml"));
+    stage.daemon.write_config("approve = \"deny\"\nmax_cost = 5\n[limits]\nmax_cost_per_run = \"much\"\n");
+    for words in [&["hi"][..], &["--detach", "--output", "json", "hi"]] {
+        let output = stage.ask(words).ok();
+        let told: Vec<&str> =
+            output.stderr.lines().filter(|line| line.contains("config.toml:4: limits.max_cost_per_run")).collect();
+        assert_eq!(told.len(), 1, "{output:#?}");
+        assert!(output.stderr.contains("hint: mend it"), "{output:#?}");
+    }
+    stage.server.wait_until_blocking("all were asked", |server| server.requests().len() == 3);
+    stage.server.finish();
+}
+
+/// Which key is used is told of the run, by where it is from.
+#[test]
+fn the_key_of_a_run_is_told_by_where_it_is_from() {
+    let stage = Stage::reached_by_itself(Script::new().repeat(2, &Reply::text("ok")));
+    for (model, key) in [(MESSAGES, "environment ANTHROPIC_API_KEY"), (OWN, "config.toml")] {
+        let output = stage.ask(&["-m", model, "-v", "hi"]).ok();
+        assert!(output.stderr.contains(&format!("{model}, key: {key}")), "{output:#?}");
+        let shown = stage.mcode(&["runs", "show", "latest"]).ok().stdout;
+        assert!(shown.contains(&format!("key     {key}")), "{shown}");
+        assert_eq!(stage.json(&["runs", "show", "latest"])["run"]["key_source"], key);
+        assert!(!shown.contains("test-key") && !output.stderr.contains("test-key"), "{shown}");
+    }
     stage.server.finish();
 }
 

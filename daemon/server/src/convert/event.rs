@@ -1,11 +1,12 @@
 //! Events.
 
+use mcode_events::depth;
 use mcode_events::event::{Event, EventBody};
 use mcode_events::message::{Part, Role};
 use mcode_events::run::{Delivery, RunErrorKind, RunStatus};
 use mcode_events::tool::ToolResult;
-use mcode_proto::v1;
 use mcode_proto::v1::event::Body;
+use mcode_proto::{VALUE_DEPTH_MAX, v1};
 
 use crate::convert::row;
 use crate::convert::value::{time, to_value};
@@ -111,16 +112,23 @@ fn run_body(event: &Event) -> Body {
                 mcode_events::run::ApprovalPolicy::All => "all".to_owned(),
             },
             trigger: options.trigger.as_str().to_owned(),
+            key_source: options.key_source.clone(),
         }),
-        EventBody::RunStatusChanged { status } => {
-            Body::RunStatusChanged(v1::RunStatusChanged { status: status.as_str().to_owned() })
-        }
+        EventBody::RunStatusChanged { status, parked } => Body::RunStatusChanged(v1::RunStatusChanged {
+            status: status.as_str().to_owned(),
+            waits_until: parked.as_ref().map(|parked| time(parked.until_ms)),
+        }),
         EventBody::RunResumed {} => Body::RunResumed(v1::RunResumed {}),
         EventBody::RunFinished { status, error, usage, structured } => Body::RunFinished(v1::RunFinished {
             status: status.as_str().to_owned(),
             error: error.as_ref().map(row::run_error),
             usage: Some(row::usage(usage)),
             structured: structured.as_ref().map(to_value),
+            structured_json: structured
+                .as_ref()
+                .filter(|value| !depth::within(value, VALUE_DEPTH_MAX))
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             exit_code: exit_code(*status, error.as_ref().map(|error| error.kind)),
         }),
         EventBody::TurnFinished { status, .. } => {

@@ -100,6 +100,7 @@ pub(crate) fn record(thread_id: ThreadId, record: &RunRecord) -> v1::Run {
         mode: record.options.mode.clone(),
         steps: record.steps,
         trigger: record.options.trigger.as_str().to_owned(),
+        key_source: record.options.key_source.clone(),
         usage: Some(usage(&record.usage)),
     }
 }

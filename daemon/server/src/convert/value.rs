@@ -1,19 +1,30 @@
 //! JSON and time.
 
 use mcode_env::Timestamp;
+use mcode_proto::VALUE_DEPTH_MAX;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 
-/// JSON as `google.protobuf.Value`.
+/// JSON as `google.protobuf.Value`. What nests deeper than [`VALUE_DEPTH_MAX`] is the text of its JSON: a reader that did
+/// not take it could not read what comes after it either.
 pub(crate) fn to_value(json: &serde_json::Value) -> Value {
+    within(json, VALUE_DEPTH_MAX)
+}
+
+fn within(json: &serde_json::Value, levels: usize) -> Value {
     let kind = match json {
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => {
+            Kind::StringValue(json.to_string())
+        }
         serde_json::Value::Null => Kind::NullValue(0),
         serde_json::Value::Bool(flag) => Kind::BoolValue(*flag),
         serde_json::Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or(0.0)),
         serde_json::Value::String(text) => Kind::StringValue(text.clone()),
-        serde_json::Value::Array(items) => Kind::ListValue(ListValue { values: items.iter().map(to_value).collect() }),
+        serde_json::Value::Array(items) => {
+            Kind::ListValue(ListValue { values: items.iter().map(|item| within(item, levels - 1)).collect() })
+        }
         serde_json::Value::Object(fields) => Kind::StructValue(Struct {
-            fields: fields.iter().map(|(name, field)| (name.clone(), to_value(field))).collect(),
+            fields: fields.iter().map(|(name, field)| (name.clone(), within(field, levels - 1))).collect(),
         }),
     };
     Value { kind: Some(kind) }
@@ -71,6 +82,26 @@ mod tests {
             Some(Kind::StructValue(fields)) => assert_eq!(from_struct(fields), json),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn what_nests_deep_is_text_there_and_can_be_read_by_everybody() {
+        use prost::Message as _;
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+        let mut inner = to_value(&nested(VALUE_DEPTH_MAX + 3));
+        for _ in 0..VALUE_DEPTH_MAX {
+            let Some(Kind::StructValue(mut fields)) = inner.kind else { panic!("{inner:?}") };
+            inner = fields.fields.remove("a").unwrap();
+        }
+        assert_eq!(inner.kind, Some(Kind::StringValue(nested(3).to_string())));
+        // As deep as an event holds it.
+        let call = mcode_proto::v1::ToolCallStarted { arguments: Some(to_value(&nested(100))), ..Default::default() };
+        let body = Some(mcode_proto::v1::event::Body::ToolCallStarted(call));
+        let event = mcode_proto::v1::Event { body, ..Default::default() };
+        let snapshot = mcode_proto::v1::Snapshot { recent: vec![event], ..Default::default() };
+        let piece = Some(mcode_proto::v1::subscribe_response::Piece::Snapshot(snapshot));
+        let response = mcode_proto::v1::SubscribeResponse { piece };
+        assert_eq!(mcode_proto::v1::SubscribeResponse::decode(response.encode_to_vec().as_slice()).unwrap(), response);
     }
 
     #[test]

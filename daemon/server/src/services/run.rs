@@ -27,6 +27,7 @@ impl v1::run_service_server::RunService for Services {
             thread_id: started.thread_id.to_string(),
             run_id: started.run_id.to_string(),
             seq: started.seq.get(),
+            config_errors: (self.deps.config_faults)(ConfigQuestion::Faults),
         }))
     }
 
