@@ -29,5 +29,6 @@ pub(crate) fn options(model: String, cwd: String) -> RunOptions {
         detached: false,
         goal_id: None,
         kept: None,
+        key_source: String::new(),
     }
 }
