@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers, runs,
+    approvals, ask, checkpoint, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers, runs,
     threads, trust, usage, watch,
 };
 
@@ -85,6 +85,9 @@ pub(crate) enum Verb {
     /// List, show, search, name, fork and delete threads
     #[command(subcommand, visible_alias = "thread")]
     Threads(threads::ThreadsVerb),
+    /// See and undo what the agent did to your files
+    #[command(subcommand, visible_alias = "checkpoints")]
+    Checkpoint(checkpoint::CheckpointVerb),
     /// List the projects that threads belong to, and say which one a folder is of
     #[command(subcommand, visible_alias = "project")]
     Projects(projects::ProjectsVerb),

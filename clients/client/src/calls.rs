@@ -51,6 +51,9 @@ calls! {
     ThreadServiceClient rewind_thread(RewindThreadRequest) -> RewindThreadResponse within CALL_DEADLINE;
     ThreadServiceClient close_thread(CloseThreadRequest) -> CloseThreadResponse within LONG_CALL_DEADLINE;
     ThreadServiceClient delete_thread(DeleteThreadRequest) -> DeleteThreadResponse within LONG_CALL_DEADLINE;
+    CheckpointServiceClient list_checkpoints(ListCheckpointsRequest) -> ListCheckpointsResponse within CALL_DEADLINE;
+    CheckpointServiceClient diff_checkpoint(DiffCheckpointRequest) -> DiffCheckpointResponse within LONG_CALL_DEADLINE;
+    CheckpointServiceClient restore_checkpoint(RestoreCheckpointRequest) -> RestoreCheckpointResponse within LONG_CALL_DEADLINE;
     RunServiceClient start_run(StartRunRequest) -> StartRunResponse within CALL_DEADLINE;
     RunServiceClient steer_run(SteerRunRequest) -> SteerRunResponse within CALL_DEADLINE;
     RunServiceClient queue_input(QueueInputRequest) -> QueueInputResponse within CALL_DEADLINE;

@@ -268,6 +268,10 @@ async fn run_one(
         Ok(asked) => asked,
         Err(refusal) => return Ok(refusal),
     };
+    let changes = !plan.parallel && crate::keeping::may_change(&plan.access);
+    if changes {
+        services.keeping.before(services, turn_id).await?;
+    }
     let granted = Some(plan.access.into());
     let mut call_context =
         CallContext { tasks, shielded, granted, ..call_context(services, context, turn_id, id, &spec) };
@@ -280,9 +284,15 @@ async fn run_one(
     let joined = tokio::select! {
         joined = &mut running => joined,
         () = cancelled_for(&context.cancel, CANCEL_GRACE) => {
+            if changes {
+                services.keeping.after(id).await;
+            }
             return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user."));
         }
     };
+    if changes {
+        services.keeping.after(id).await;
+    }
     Ok(match joined {
         Ok(Ok(output)) => finished(id, output),
         Ok(Err(failure)) => failed(id, failure),

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::Gates;
+use crate::keeping::Keeping;
 use crate::limits;
 use crate::live::LiveLane;
 use crate::port::{RecordError, RunPort};
@@ -62,6 +63,8 @@ pub struct RunServices {
     pub treasury: Arc<Treasury>,
     /// The limits of that which count for this run.
     pub caps: Vec<Cap>,
+    /// The project's files around what changes them.
+    pub keeping: Arc<Keeping>,
 }
 
 /// For whom and where a run works. Never stored.
@@ -171,7 +174,15 @@ impl Driver {
     pub(crate) async fn turns(&mut self, first_turn: TurnId) -> Result<Option<Value>, Stop> {
         let mut turn_id = first_turn;
         loop {
-            let structured = self.turn(turn_id).await?;
+            self.look_at_files().await;
+            let structured = match self.turn(turn_id).await {
+                Ok(structured) => structured,
+                Err(stop) => {
+                    self.settle_files(turn_id).await.ok();
+                    return Err(stop);
+                }
+            };
+            self.settle_files(turn_id).await?;
             self.services
                 .port
                 .record(turn_id, vec![EventBody::TurnFinished { turn_id, status: RunStatus::Done }])
@@ -187,6 +198,7 @@ impl Driver {
     async fn turn(&mut self, turn_id: TurnId) -> Result<Option<Value>, Stop> {
         loop {
             self.steered(turn_id).await?;
+            self.tell_of_changes(turn_id).await?;
             let state = self.services.port.record(turn_id, Vec::new()).await?;
             self.check_limits(&state)?;
             drop(state);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcode_agent::gates::Standing;
-use mcode_agent::{
+use mcode_agent::{Keeping, 
     AgentSignal, Gates, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, Treasury, drive,
 };
 use mcode_env::{IdGen, ManualClock, SeededIds};
@@ -179,6 +179,7 @@ async fn run_among(
         gates,
         treasury,
         caps,
+        keeping: Arc::new(Keeping::new(None, None)),
     };
     let options = RunOptions {
         model: model.to_owned(),

@@ -7,6 +7,7 @@ use mcode_ids::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::checkpoint::Checkpoint;
 use crate::ease::Ease;
 use crate::message::{Message, Part, Role};
 use crate::run::{Delivery, Parked, RunError, RunOptions, RunStatus};
@@ -232,6 +233,10 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         goal_id: Option<GoalId>,
     },
+    /// A state of the project's files was kept.
+    CheckpointTaken { checkpoint: Checkpoint },
+    /// Files were brought back to what they were; `before` names the state that this can be undone to.
+    FilesRestored { before: String, files: Vec<String>, left: u32 },
     /// Something the user should know.
     Notice { level: String, text: String },
     /// A kind that this version does not know, or a payload that it can not read; kept as it is.
@@ -279,6 +284,8 @@ impl EventBody {
             Self::TasksChanged { .. } => "tasks_changed",
             Self::HistoryEased { .. } => "history_eased",
             Self::UsageRecorded { .. } => "usage_recorded",
+            Self::CheckpointTaken { .. } => "checkpoint_taken",
+            Self::FilesRestored { .. } => "files_restored",
             Self::Notice { .. } => "notice",
             Self::Opaque { kind, .. } => kind,
         }
@@ -359,5 +366,7 @@ pub const KINDS: &[&str] = &[
     "tasks_changed",
     "history_eased",
     "usage_recorded",
+    "checkpoint_taken",
+    "files_restored",
     "notice",
 ];

@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod blob;
 mod branching;
+pub mod checkpoint;
 pub mod closing;
 pub mod depth;
 pub mod ease;
@@ -21,6 +22,7 @@ pub mod usage;
 pub use audit::{AuditEntry, AuditKind};
 pub use blob::{BlobError, BlobRef, Blobs};
 pub use branching::ForkPoint;
+pub use checkpoint::{ChangedFile, Changes, Checkpoint, CheckpointMark};
 pub use closing::closing_events;
 pub use ease::Ease;
 pub use event::{Event, EventBody, NewEvent};

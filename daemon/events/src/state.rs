@@ -12,6 +12,7 @@ use mcode_ids::{
 use serde::{Deserialize, Serialize};
 
 use crate::branching::ForkPoint;
+use crate::checkpoint::CheckpointMark;
 use crate::ease::Ease;
 use crate::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Question};
 use crate::message::{Message, Role};
@@ -179,6 +180,8 @@ pub struct ThreadState {
     pub tasks: Vec<TaskItem>,
     /// What all of it cost.
     pub usage: Usage,
+    /// States of the project's files that were kept, oldest first.
+    pub checkpoints: Vec<Arc<CheckpointMark>>,
     /// Files as the tools last saw them: resolved path to BLAKE3.
     pub files: BTreeMap<String, String>,
 }
@@ -212,6 +215,7 @@ impl ThreadState {
             runs: Vec::new(),
             tasks: Vec::new(),
             usage: Usage::default(),
+            checkpoints: Vec::new(),
             files: BTreeMap::new(),
         }
     }
@@ -296,7 +300,13 @@ impl ThreadState {
                 let eased = self.eases.entry(model.clone()).or_default();
                 *eased = eased.and(*ease);
             }
-            EventBody::Notice { .. } | EventBody::Opaque { .. } => {}
+            EventBody::CheckpointTaken { checkpoint } => self.checkpoints.push(Arc::new(CheckpointMark {
+                checkpoint: checkpoint.clone(),
+                seq: event.seq,
+                at_ms: event.at_ms,
+                turn_id: event.turn_id,
+            })),
+            EventBody::FilesRestored { .. } | EventBody::Notice { .. } | EventBody::Opaque { .. } => {}
             _ => self.apply_activity(event),
         }
     }

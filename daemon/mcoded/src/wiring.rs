@@ -15,6 +15,7 @@ use mcode_sandbox::{Hosts, ProcessIdentity, kill_marked, kill_orphan};
 use mcode_server::{About, ConfigChange, ConfigQuestion, ServerDeps};
 use mcode_store::Store;
 use mcode_text::chain;
+use mcode_threads::Depots;
 use mcode_threads::rules::own_rules;
 use mcode_threads::spending::spent;
 use mcode_threads::{Deps, Gates, RuleBook, Threads, Treasury, recovery};
@@ -166,7 +167,11 @@ async fn deps(
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
+    let variable = |name| mcode_env::process::var(name).map(std::path::PathBuf::from);
+    let (home, user_config) = (variable("HOME"), variable("XDG_CONFIG_HOME"));
+    let depots = Depots::new(dirs.data.clone(), home, user_config.as_deref(), Arc::clone(&clock));
     Ok(Deps {
+        depots,
         models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),
         rules,

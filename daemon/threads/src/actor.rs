@@ -271,6 +271,10 @@ impl Actor {
                 let result = self.change(change).await;
                 let _ = reply.send(result).is_ok();
             }
+            Command::Record { events, reply } => {
+                let result = self.append(events, None).await;
+                let _ = reply.send(result).is_ok();
+            }
             Command::Rewind { to, reply } => {
                 let result = self.rewind(to).await;
                 let _ = reply.send(result).is_ok();

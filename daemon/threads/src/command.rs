@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mcode_events::event::NewEvent;
 use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits, RunTrigger, ThinkingLevel};
 use mcode_events::state::ThreadState;
@@ -237,6 +238,11 @@ pub(crate) enum Command {
         change: Change,
         reply: Reply<Seq>,
     },
+    /// Facts about the thread itself.
+    Record {
+        events: Vec<NewEvent>,
+        reply: Reply<Seq>,
+    },
     /// Answered with how much of the history is not given to the model any more.
     Rewind {
         to: Seq,
@@ -286,7 +292,10 @@ impl Command {
     /// Answers a command that can not be carried out.
     pub(crate) fn fail(self, error: ThreadError) {
         match self {
-            Self::Create { reply, .. } | Self::Fork { reply, .. } | Self::Change { reply, .. } => {
+            Self::Create { reply, .. }
+            | Self::Fork { reply, .. }
+            | Self::Change { reply, .. }
+            | Self::Record { reply, .. } => {
                 drop(reply.send(Err(error)));
             }
             Self::Rewind { reply, .. } | Self::End { reply, .. } => drop(reply.send(Err(error))),

@@ -15,6 +15,7 @@ use mcode_store::Store;
 use mcode_tools::shell::ProcessTable;
 use mcode_tools::{Bounds, ToolSet};
 
+use crate::checkpoints::Depots;
 use crate::resuming::GoingOn;
 use crate::rules::RuleBook;
 
@@ -56,6 +57,8 @@ pub struct Deps {
     pub rules: Arc<RuleBook>,
     /// What commands and file tools are held to.
     pub bounds: Arc<Bounds>,
+    /// Where states of projects' files are kept.
+    pub depots: Arc<Depots>,
     /// The configuration as it now is.
     pub config: Current<Effective>,
     /// The clock.

@@ -13,6 +13,7 @@ mod adopting;
 mod asking;
 pub mod audit;
 pub mod branching;
+pub mod checkpoints;
 mod closing;
 pub mod command;
 pub mod deps;
@@ -37,6 +38,7 @@ pub mod trust;
 mod waking;
 
 pub use audit::Caller;
+pub use checkpoints::{Depots, Differences, Restore, RestoreOutcome, RestorePick};
 pub use command::{
     Answered, Asker, Bounds, Change, GrantScope, NewFork, NewInput, NewRun, NewThread, Resolution, RunSurroundings,
     Started,
@@ -45,8 +47,10 @@ pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
 pub use mcode_agent::secrets::{looks_like_a_key, redact};
 pub use mcode_agent::{Gates, LiveKey, LiveState, Treasury};
+pub use mcode_checkpoints::{DiffBody, FileDiff};
 pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
 pub use mcode_events::audit::AuditEntry;
+pub use mcode_events::checkpoint::CheckpointMark;
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
     AuditCheck, AuditRow, Found, GrantRow, Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
+use mcode_agent::{Keeping, Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
 use mcode_config::ProjectConfig;
 use mcode_events::event::{EventBody, NewEvent};
 use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunLimits, RunOptions};
@@ -199,6 +199,7 @@ impl Actor {
         let Working { options, root, project, surroundings } = working;
         let place = Place { thread_id: Some(self.thread_id), root: root.clone(), project: project.clone() };
         let keys = self.keys(surroundings);
+        let last = self.state.checkpoints.last().map(|mark| mark.checkpoint.snapshot.clone());
         let services = RunServices {
             port: RunPort::new(run_id, self.signal_sender.clone()),
             models: Arc::clone(&self.deps.models),
@@ -216,6 +217,7 @@ impl Actor {
             gates: Arc::clone(&self.deps.gates),
             treasury: Arc::clone(&self.deps.treasury),
             caps: crate::spending::caps(&(self.deps.config)(), project.as_deref()),
+            keeping: Arc::new(Keeping::new(self.deps.depots.keeper(root), last)),
         };
         let context = RunContext {
             thread_id: self.thread_id,

@@ -137,6 +137,10 @@ typed_id!(
     GoalId, "goal", "gol_"
 );
 typed_id!(
+    /// A state of a project's files that was kept.
+    CheckpointId, "checkpoint", "chk_"
+);
+typed_id!(
     /// Joins what a user was told with the chain of causes in the daemon's log.
     ErrorId, "error", "err_"
 );

@@ -47,6 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mcode-models",
             "mcode-tools",
             "mcode-permissions",
+            "mcode-checkpoints",
             "mcode-agent",
         ],
     ),

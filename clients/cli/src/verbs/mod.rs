@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod ask;
+pub(crate) mod checkpoint;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
@@ -40,6 +41,7 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Ask(args) => Box::pin(ask::run(context, *args)).await,
         Verb::Watch(args) => Box::pin(watch::run(context, args)).await,
         Verb::Threads(verb) => Box::pin(threads::run(context, verb)).await,
+        Verb::Checkpoint(verb) => Box::pin(checkpoint::run(context, verb)).await,
         Verb::Projects(verb) => Box::pin(projects::run(context, verb)).await,
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,

@@ -4,7 +4,7 @@ use mcode_events::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Qu
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_events::tool::FileVersion;
 use mcode_events::{
-    BlobRef, Delivery, Message, Opaque, Origin, Part, ResultPart, Role, RunError, RunErrorKind, RunOptions, RunStatus,
+    BlobRef, ChangedFile, Changes, Checkpoint, Delivery, Message, Opaque, Origin, Part, ResultPart, Role, RunError, RunErrorKind, RunOptions, RunStatus,
     TaskItem, TaskStatus, ToolCall, ToolCallStatus, ToolResult, Usage,
 };
 use mcode_ids::{RunId, Seq, ThreadId, TurnId};
@@ -235,6 +235,21 @@ pub fn one_of_each() -> Vec<EventBody> {
             }],
         },
         EventBody::ToolCallFinished { name: "shell".into(), result: result() },
+        EventBody::CheckpointTaken {
+            checkpoint: Checkpoint {
+                checkpoint_id: id("chk_", 13),
+                before: Some("0c".repeat(32)),
+                snapshot: "0d".repeat(32),
+                tool_call_id: Some(id("tc_", 5)),
+                changes: Changes {
+                    added: 1,
+                    modified: 0,
+                    deleted: 0,
+                    files: vec![ChangedFile { path: "a.rs".into(), change: "added".into() }],
+                },
+            },
+        },
+        EventBody::FilesRestored { before: "0e".repeat(32), files: vec!["a.rs".into()], left: 2 },
         EventBody::Notice { level: "warning".into(), text: "the answer was cut".into() },
         EventBody::StepFinished { step_id: id("stp_", 9), status: RunStatus::Done, stop_reason: "tool_use".into() },
         EventBody::TurnFinished { turn_id: turn(), status: RunStatus::Failed },

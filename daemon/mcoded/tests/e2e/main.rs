@@ -36,6 +36,7 @@ mod telling;
 mod terminal;
 mod threads;
 mod trusting;
+mod undoing;
 mod waking;
 mod watching;
 mod wires;

@@ -48,6 +48,18 @@ fn body(event: &Event) -> Body {
             parent_seq: parent_seq.get(),
             title: title.clone(),
         }),
+        EventBody::CheckpointTaken { checkpoint } => {
+            let mark = CheckpointMark {
+                checkpoint: checkpoint.clone(),
+                seq: event.seq,
+                at_ms: event.at_ms,
+                turn_id: event.turn_id,
+            };
+            Body::CheckpointTaken(v1::CheckpointTaken { checkpoint: Some(row::checkpoint(event.thread_id, &mark)) })
+        }
+        EventBody::FilesRestored { files, left, .. } => {
+            Body::FilesRestored(v1::FilesRestored { files: files.clone(), left: *left })
+        }
         EventBody::Rewound { to_seq, .. } => Body::Rewound(v1::Rewound { to_seq: to_seq.get() }),
         EventBody::TasksChanged { items } => {
             Body::TasksChanged(v1::TasksChanged { items: items.iter().map(row::task).collect() })

@@ -1,5 +1,6 @@
 //! Threads, runs, projects, approvals and the like.
 
+use mcode_events::checkpoint::{ChangedFile, CheckpointMark};
 use mcode_events::event::{ApprovalRequest, Question};
 use mcode_events::run::{RunError, RunRecord};
 use mcode_events::state::ThreadState;
@@ -55,6 +56,23 @@ pub(crate) fn hit(said: Said, thread: v1::Thread) -> v1::SearchHit {
         snippet: said.snippet.text,
         matches: said.snippet.matches.into_iter().map(|(start, end)| v1::TextRange { start, end }).collect(),
         score: said.score,
+    }
+}
+
+pub(crate) fn checkpoint(thread_id: ThreadId, mark: &CheckpointMark) -> v1::Checkpoint {
+    let (checkpoint, changes) = (&mark.checkpoint, &mark.checkpoint.changes);
+    let file = |file: &ChangedFile| v1::ChangedFile { path: file.path.clone(), change: file.change.clone() };
+    v1::Checkpoint {
+        checkpoint_id: checkpoint.checkpoint_id.to_string(),
+        thread_id: thread_id.to_string(),
+        seq: mark.seq.get(),
+        created_at: Some(time(mark.at_ms)),
+        files: changes.files.iter().map(file).collect(),
+        added: changes.added,
+        modified: changes.modified,
+        deleted: changes.deleted,
+        tool_call_id: checkpoint.tool_call_id.map(|id| id.to_string()).unwrap_or_default(),
+        turn_id: mark.turn_id.map(|id| id.to_string()).unwrap_or_default(),
     }
 }
 

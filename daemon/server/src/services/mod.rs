@@ -1,6 +1,7 @@
 //! One file per service.
 
 mod approval;
+mod checkpoint;
 mod daemon;
 mod event;
 mod login;

@@ -305,6 +305,7 @@ impl Rig {
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
+            depots: mcode_threads::Depots::new(root.join("data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>),
             config: current,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),

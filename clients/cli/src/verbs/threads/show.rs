@@ -179,6 +179,19 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         Body::RunStarted(run) if run.trigger == "background" => {
             format!("\n{}", style.dim("— goes on by itself: a command in the background has ended"))
         }
+        Body::CheckpointTaken(taken) => {
+            let checkpoint = taken.checkpoint.as_ref()?;
+            let count = checkpoint.added + checkpoint.modified + checkpoint.deleted;
+            if checkpoint.tool_call_id.is_empty() || count == 0 {
+                return None;
+            }
+            style.dim(&format!("  {} files changed (checkpoint {})", count, checkpoint.checkpoint_id))
+        }
+        Body::FilesRestored(back) => {
+            let left = if back.left > 0 { format!(", {} left alone", back.left) } else { String::new() };
+            let text = format!("— brought back: {}{left}", back.files.join(", "));
+            format!("\n{}", style.dim(&sanitize(&text)))
+        }
         Body::ThreadForked(fork) => {
             let from =
                 format!("— until here it is {}; from here on this thread goes its own way", fork.parent_thread_id);

@@ -1,0 +1,195 @@
+//! The state of a project's files around what changes them.
+//!
+//! A look is taken when a turn begins, right before a call that may change something, and after it. The last runs beside the
+//! next request to the model, so that a turn waits for little of it. What was changed between two looks while no call ran
+//! was somebody else: the model is told about what it has seen of that.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mcode_events::checkpoint::{Changes, Checkpoint};
+use mcode_events::event::EventBody;
+use mcode_ids::{CheckpointId, ToolCallId, TurnId};
+use mcode_permissions::Access;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::drive::{Driver, RunServices, Stop};
+
+/// A look that is not older than this counts as one that was taken right now.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// How long the end of a turn waits for its last look.
+const LAST_LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// Files that the model is told about; the others are counted.
+const TOLD_MAX: usize = 20;
+
+/// A state that was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name.
+    pub snapshot: String,
+    /// What differs from the state that was named.
+    pub changes: Changes,
+}
+
+/// Keeps states of the files of one project.
+pub trait Keeper: Send + Sync + std::fmt::Debug {
+    /// Keeps the state as it is now, and says how it differs from `since`. `None` where nothing is kept; whoever looks into
+    /// it is told why.
+    fn keep(&self, since: Option<String>) -> BoxFuture<'static, Option<Kept>>;
+}
+
+/// What was seen of a project's files during a run.
+#[derive(Debug)]
+pub struct Keeping {
+    keeper: Option<Arc<dyn Keeper>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The last state that is on record.
+    last: Option<String>,
+    /// When it was looked at.
+    at: Option<Instant>,
+    /// A look that is being taken, and the call that it is about.
+    looking: Option<(Option<ToolCallId>, JoinHandle<Option<Kept>>)>,
+    /// Nothing is kept of this project.
+    off: bool,
+    /// What somebody else has changed and the model was not told.
+    news: Vec<Changes>,
+}
+
+impl Keeping {
+    /// One that goes on from the thread's last state.
+    #[must_use]
+    pub fn new(keeper: Option<Arc<dyn Keeper>>, last: Option<String>) -> Self {
+        let off = keeper.is_none();
+        Self { keeper, seen: Mutex::new(Seen { last, off, ..Seen::default() }) }
+    }
+
+    /// Begins to look, beside whatever comes next.
+    async fn look(&self, call: Option<ToolCallId>) {
+        let mut seen = self.seen.lock().await;
+        let Some(keeper) = self.keeper.as_ref().filter(|_| !seen.off && seen.looking.is_none()) else { return };
+        seen.looking = Some((call, tokio::spawn(keeper.keep(seen.last.clone()))));
+    }
+
+    /// Takes up the look that was begun last, if any; what is to be recorded of it.
+    async fn taken(&self, seen: &mut MutexGuard<'_, Seen>, services: &RunServices) -> Option<EventBody> {
+        let (call, looking) = seen.looking.as_mut()?;
+        let (call, kept) = (*call, looking.await.ok().flatten());
+        seen.looking = None;
+        let Some(kept) = kept else {
+            // Where it can not be kept once, it is not tried at each call again.
+            seen.off = true;
+            return None;
+        };
+        seen.at = Some(Instant::now());
+        if seen.last.as_ref() == Some(&kept.snapshot) {
+            return None;
+        }
+        let before = seen.last.replace(kept.snapshot.clone());
+        if before.is_some() && call.is_none() {
+            seen.news.push(kept.changes.clone());
+        }
+        let checkpoint = Checkpoint {
+            checkpoint_id: CheckpointId::from_uuid(services.ids.next()),
+            before,
+            snapshot: kept.snapshot,
+            tool_call_id: call,
+            changes: kept.changes,
+        };
+        Some(EventBody::CheckpointTaken { checkpoint })
+    }
+
+    /// Makes sure that the state right before a call is on record.
+    pub(crate) async fn before(&self, services: &RunServices, turn_id: TurnId) -> Result<(), Stop> {
+        let mut seen = self.seen.lock().await;
+        let mut bodies: Vec<EventBody> = self.taken(&mut seen, services).await.into_iter().collect();
+        let fresh = seen.at.is_some_and(|at| at.elapsed() <= FRESH);
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !seen.off && !fresh) {
+            seen.looking = Some((None, tokio::spawn(keeper.keep(seen.last.clone()))));
+            bodies.extend(self.taken(&mut seen, services).await);
+        }
+        drop(seen);
+        record(services, turn_id, bodies).await
+    }
+
+    /// Looks at what a call has changed, beside what comes next.
+    pub(crate) async fn after(&self, call: ToolCallId) {
+        self.look(Some(call)).await;
+    }
+
+    /// Puts on record what was looked at last.
+    async fn settle(&self, services: &RunServices, turn_id: TurnId) -> Result<(), Stop> {
+        let body = {
+            let mut seen = self.seen.lock().await;
+            tokio::time::timeout(LAST_LOOK_MAX, self.taken(&mut seen, services)).await.ok().flatten()
+        };
+        record(services, turn_id, body.into_iter().collect()).await
+    }
+
+    /// What the model is told of somebody else's changes to what it has seen.
+    async fn news(&self, has_seen: impl Fn(&str) -> bool) -> Option<String> {
+        let news = std::mem::take(&mut self.seen.lock().await.news);
+        let files = news.iter().flat_map(|changes| &changes.files).filter(|file| has_seen(&file.path));
+        let files: BTreeSet<&str> = files.map(|file| file.path.as_str()).collect();
+        if files.is_empty() {
+            return None;
+        }
+        let named: Vec<&str> = files.iter().copied().take(TOLD_MAX).collect();
+        let more = files.len() - named.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!(
+            "Somebody else has changed files that you have seen: {}{more}. Look at them again before you rely on them.",
+            named.join(", ")
+        ))
+    }
+}
+
+async fn record(services: &RunServices, turn_id: TurnId, bodies: Vec<EventBody>) -> Result<(), Stop> {
+    if !bodies.is_empty() {
+        services.port.record(turn_id, bodies).await?;
+    }
+    Ok(())
+}
+
+/// Whether a call may change files.
+pub(crate) fn may_change(access: &[Access]) -> bool {
+    access.iter().any(|access| {
+        matches!(
+            access,
+            Access::EditPath(_) | Access::Command { .. } | Access::Unconfined(_) | Access::Mentioned { changes: true, .. }
+        )
+    })
+}
+
+impl Driver {
+    /// The files as a turn finds them; beside its first request.
+    pub(crate) async fn look_at_files(&self) {
+        self.services.keeping.look(None).await;
+    }
+
+    /// The files as a turn leaves them.
+    pub(crate) async fn settle_files(&self, turn_id: TurnId) -> Result<(), Stop> {
+        self.services.keeping.settle(&self.services, turn_id).await
+    }
+
+    /// Tells the model what somebody else has changed of what it has seen.
+    pub(crate) async fn tell_of_changes(&self, turn_id: TurnId) -> Result<(), Stop> {
+        let root = &self.context.project_root;
+        let ledger = &self.services.ledger;
+        let text = self.services.keeping.news(|path| ledger.seen(&root.join(Path::new(path))).is_some()).await;
+        match text {
+            Some(text) => self.tell_model(turn_id, &text).await,
+            None => Ok(()),
+        }
+    }
+}
