@@ -30,6 +30,15 @@ const DECISION_PARSED_US_MAX: f64 = 1_000.0;
 /// 100 MB of a stream of deltas, from a socket to the complete answer, in seconds of one processor: 200 MB/s.
 const DECODE_SECONDS_MAX: f64 = 0.5;
 
+/// Figures of a store with a lot in it, with their bounds.
+const LARGE_STORE: [(&str, &str, &str, f64); 5] = [
+    ("open_ms", "last page of a thread of 1,000,000 events", "ms", 150.0),
+    ("search_rare_ms", "search in it, a rare word", "ms", 200.0),
+    ("search_common_ms", "search in it, words that are everywhere", "ms", 200.0),
+    ("list_ms", "list of 10,000 threads", "ms", 100.0),
+    ("fork_times", "1 GB of output with 50 forks, against the same without", "times", 1.1),
+];
+
 /// What to measure.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
@@ -82,6 +91,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     }
     if "decode".contains(&options.only) {
         decode(root, &mut table);
+    }
+    if "store".contains(&options.only) {
+        large_store(root, &mut table);
     }
     println!("{table}");
     let broken = table.broken();
@@ -168,6 +180,18 @@ fn decode(root: &Path, table: &mut Table) {
             Err(error) => Err(anyhow::anyhow!("{error:#}")),
         };
         table.add(&format!("100 MB of deltas over the wire {wire}: CPU"), figure, "s", DECODE_SECONDS_MAX);
+    }
+}
+
+/// A store with a lot in it.
+fn large_store(root: &Path, table: &mut Table) {
+    let figures = example(root, "large-store");
+    for (key, name, unit, bound) in LARGE_STORE {
+        let figure = match &figures {
+            Ok(figures) => figures[key].as_f64().with_context(|| format!("large-store gave no {key}")),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        table.add(name, figure, unit, bound);
     }
 }
 
