@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, checkpoint, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers, runs,
-    threads, trust, usage, watch,
+    approvals, ask, checkpoint, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers,
+    runs, threads, trust, usage, watch,
 };
 
 /// A coding agent that lives in a daemon of your own.

@@ -2,6 +2,7 @@
 
 use mcode_proto::v1;
 use mcode_proto::v1::approval_service_client::ApprovalServiceClient;
+use mcode_proto::v1::checkpoint_service_client::CheckpointServiceClient;
 use mcode_proto::v1::daemon_service_client::DaemonServiceClient;
 use mcode_proto::v1::event_service_client::EventServiceClient;
 use mcode_proto::v1::model_service_client::ModelServiceClient;

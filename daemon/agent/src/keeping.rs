@@ -166,7 +166,10 @@ pub(crate) fn may_change(access: &[Access]) -> bool {
     access.iter().any(|access| {
         matches!(
             access,
-            Access::EditPath(_) | Access::Command { .. } | Access::Unconfined(_) | Access::Mentioned { changes: true, .. }
+            Access::EditPath(_)
+                | Access::Command { .. }
+                | Access::Unconfined(_)
+                | Access::Mentioned { changes: true, .. }
         )
     })
 }

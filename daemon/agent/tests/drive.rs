@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcode_agent::gates::Standing;
-use mcode_agent::{Keeping, 
-    AgentSignal, Gates, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, Treasury, drive,
+use mcode_agent::{
+    AgentSignal, Gates, Keeping, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices,
+    Treasury, drive,
 };
 use mcode_env::{IdGen, ManualClock, SeededIds};
 use mcode_events::blob::{BlobError, BlobRef, Blobs};

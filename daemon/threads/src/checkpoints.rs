@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use mcode_agent::{Keeper, Kept};
-use mcode_checkpoints::{ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Pick, Settings, SnapshotId, Span, TreePath};
+use mcode_checkpoints::{
+    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Pick, Settings, SnapshotId, Span, TreePath,
+};
 use mcode_env::Clock;
 use mcode_events::checkpoint::{ChangedFile, Changes, CheckpointMark, FILES_NAMED_MAX};
 use mcode_events::event::{EventBody, NewEvent};

@@ -400,7 +400,11 @@ impl Threads {
     }
 
     /// Sends a command and waits; an actor that left memory in between is woken once more.
-    async fn ask<T>(&self, thread_id: ThreadId, command: impl Fn(Reply<T>) -> Command) -> Result<T, ThreadError> {
+    pub(crate) async fn ask<T>(
+        &self,
+        thread_id: ThreadId,
+        command: impl Fn(Reply<T>) -> Command,
+    ) -> Result<T, ThreadError> {
         for _ in 0..2 {
             let handle = self.handle(thread_id)?;
             let (reply, answer) = oneshot::channel();

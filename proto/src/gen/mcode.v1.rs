@@ -963,6 +963,657 @@ pub struct RefreshCatalogueResponse {
     #[prost(uint32, tag = "4")]
     pub left_out: u32,
 }
+/// A state of the project's files.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Checkpoint {
+    /// chk\_ and 32 hex digits.
+    #[prost(string, tag = "1")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// The thread.
+    #[prost(string, tag = "2")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Its event.
+    #[prost(uint64, tag = "3")]
+    pub seq: u64,
+    /// When it was kept.
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What differs from the state before it, at most 50 files.
+    #[prost(message, repeated, tag = "5")]
+    pub files: ::prost::alloc::vec::Vec<ChangedFile>,
+    /// How many files are new.
+    #[prost(uint32, tag = "6")]
+    pub added: u32,
+    /// How many are other than they were.
+    #[prost(uint32, tag = "7")]
+    pub modified: u32,
+    /// How many are gone.
+    #[prost(uint32, tag = "8")]
+    pub deleted: u32,
+    /// The call that made it so; empty when it was somebody else, or the first look.
+    #[prost(string, tag = "9")]
+    pub tool_call_id: ::prost::alloc::string::String,
+    /// The turn.
+    #[prost(string, tag = "10")]
+    pub turn_id: ::prost::alloc::string::String,
+}
+/// A file that differs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChangedFile {
+    /// Its path within the project.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// added, modified, deleted, renamed, mode or type.
+    #[prost(string, tag = "2")]
+    pub change: ::prost::alloc::string::String,
+}
+/// Asks for the states of a thread.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCheckpointsRequest {
+    /// The thread.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// States, newest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListCheckpointsResponse {
+    /// The states.
+    #[prost(message, repeated, tag = "1")]
+    pub checkpoints: ::prost::alloc::vec::Vec<Checkpoint>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// Why nothing is kept of this project; empty when it is.
+    #[prost(string, tag = "3")]
+    pub off: ::prost::alloc::string::String,
+}
+/// Asks for what was changed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiffCheckpointRequest {
+    /// The thread.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Since which state; empty for that before the last turn that changed anything.
+    #[prost(string, tag = "2")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// Only these files, by their paths within the project; empty for all.
+    #[prost(string, repeated, tag = "3")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// What was changed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiffCheckpointResponse {
+    /// File by file.
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<FileDiff>,
+    /// Files that are left out, since the answer would be too long.
+    #[prost(uint32, tag = "2")]
+    pub left_out: u32,
+    /// Since which state.
+    #[prost(string, tag = "3")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+/// How a file differs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileDiff {
+    /// Its path within the project.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Line by line, in unified form; empty when there are no lines to compare.
+    #[prost(string, tag = "2")]
+    pub unified: ::prost::alloc::string::String,
+    /// Why there is no text: binary, too large, or no content.
+    #[prost(string, tag = "3")]
+    pub note: ::prost::alloc::string::String,
+    /// How many hunks there are, counted from 1.
+    #[prost(uint32, tag = "4")]
+    pub hunks: u32,
+}
+/// A path to be brought back.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestorePick {
+    /// A file or folder, by its path within the project.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Only these hunks of the file, as DiffCheckpoint counts them; empty for all.
+    #[prost(uint32, repeated, tag = "2")]
+    pub hunks: ::prost::alloc::vec::Vec<u32>,
+}
+/// Asks for files to be brought back.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RestoreCheckpointRequest {
+    /// The thread.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// To which state; empty for that before the last turn that changed anything.
+    #[prost(string, tag = "2")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+    /// Which paths; empty for all that the agent has changed since.
+    #[prost(message, repeated, tag = "3")]
+    pub picks: ::prost::alloc::vec::Vec<RestorePick>,
+    /// Also what somebody else has changed since.
+    #[prost(bool, tag = "4")]
+    pub force: bool,
+    /// Say what would be done, and do nothing.
+    #[prost(bool, tag = "5")]
+    pub dry_run: bool,
+}
+/// What was brought back.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RestoreCheckpointResponse {
+    /// Paths that were, or would be, brought back.
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<RestoredFile>,
+    /// Paths that were left alone.
+    #[prost(message, repeated, tag = "2")]
+    pub conflicts: ::prost::alloc::vec::Vec<RestoreConflict>,
+    /// Paths that were as they had been already.
+    #[prost(uint32, tag = "3")]
+    pub already: u32,
+    /// To which state.
+    #[prost(string, tag = "4")]
+    pub checkpoint_id: ::prost::alloc::string::String,
+}
+/// A path that is brought back.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestoredFile {
+    /// Within the project.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// created, changed or removed.
+    #[prost(string, tag = "2")]
+    pub action: ::prost::alloc::string::String,
+}
+/// A path that is left alone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestoreConflict {
+    /// Within the project.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// Why.
+    #[prost(string, tag = "2")]
+    pub why: ::prost::alloc::string::String,
+    /// Whether force brings it back all the same.
+    #[prost(bool, tag = "3")]
+    pub forceable: bool,
+}
+/// Generated client implementations.
+pub mod checkpoint_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows and undoes what was done to files, by whatever tool, command or program.
+    #[derive(Debug, Clone)]
+    pub struct CheckpointServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl CheckpointServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> CheckpointServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> CheckpointServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            CheckpointServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The states that were kept in a thread, newest first.
+        pub async fn list_checkpoints(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.CheckpointService/ListCheckpoints",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("mcode.v1.CheckpointService", "ListCheckpoints"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What the agent has changed since a state, file by file.
+        pub async fn diff_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DiffCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiffCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.CheckpointService/DiffCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.CheckpointService", "DiffCheckpoint"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Brings back what the agent has changed since a state: all of it, some files, or some hunks. What somebody else has
+        /// changed since is left alone, and said so. Git's own files are not touched. For people.
+        pub async fn restore_checkpoint(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RestoreCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestoreCheckpointResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.CheckpointService/RestoreCheckpoint",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("mcode.v1.CheckpointService", "RestoreCheckpoint"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod checkpoint_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with CheckpointServiceServer.
+    #[async_trait]
+    pub trait CheckpointService: std::marker::Send + std::marker::Sync + 'static {
+        /// The states that were kept in a thread, newest first.
+        async fn list_checkpoints(
+            &self,
+            request: tonic::Request<super::ListCheckpointsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCheckpointsResponse>,
+            tonic::Status,
+        >;
+        /// What the agent has changed since a state, file by file.
+        async fn diff_checkpoint(
+            &self,
+            request: tonic::Request<super::DiffCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiffCheckpointResponse>,
+            tonic::Status,
+        >;
+        /// Brings back what the agent has changed since a state: all of it, some files, or some hunks. What somebody else has
+        /// changed since is left alone, and said so. Git's own files are not touched. For people.
+        async fn restore_checkpoint(
+            &self,
+            request: tonic::Request<super::RestoreCheckpointRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestoreCheckpointResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Shows and undoes what was done to files, by whatever tool, command or program.
+    #[derive(Debug)]
+    pub struct CheckpointServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> CheckpointServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for CheckpointServiceServer<T>
+    where
+        T: CheckpointService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.CheckpointService/ListCheckpoints" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListCheckpointsSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::ListCheckpointsRequest>
+                    for ListCheckpointsSvc<T> {
+                        type Response = super::ListCheckpointsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListCheckpointsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::list_checkpoints(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListCheckpointsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.CheckpointService/DiffCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiffCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::DiffCheckpointRequest>
+                    for DiffCheckpointSvc<T> {
+                        type Response = super::DiffCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DiffCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::diff_checkpoint(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiffCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.CheckpointService/RestoreCheckpoint" => {
+                    #[allow(non_camel_case_types)]
+                    struct RestoreCheckpointSvc<T: CheckpointService>(pub Arc<T>);
+                    impl<
+                        T: CheckpointService,
+                    > tonic::server::UnaryService<super::RestoreCheckpointRequest>
+                    for RestoreCheckpointSvc<T> {
+                        type Response = super::RestoreCheckpointResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RestoreCheckpointRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as CheckpointService>::restore_checkpoint(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RestoreCheckpointSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for CheckpointServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.CheckpointService";
+    impl<T> tonic::server::NamedService for CheckpointServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Asks for information.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetInfoRequest {}
@@ -1526,7 +2177,7 @@ pub struct Event {
     /// What happened. The field name is the event's type in JSON lines.
     #[prost(
         oneof = "event::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47"
     )]
     pub body: ::core::option::Option<event::Body>,
 }
@@ -1643,6 +2294,12 @@ pub mod event {
         /// What was said after an event is not given to the model any more.
         #[prost(message, tag = "45")]
         Rewound(super::Rewound),
+        /// A state of the project's files was kept.
+        #[prost(message, tag = "46")]
+        CheckpointTaken(super::CheckpointTaken),
+        /// Files were brought back to what they were.
+        #[prost(message, tag = "47")]
+        FilesRestored(super::FilesRestored),
     }
 }
 /// The thread exists.
@@ -1725,6 +2382,23 @@ pub struct Rewound {
     /// The last event that counts.
     #[prost(uint64, tag = "1")]
     pub to_seq: u64,
+}
+/// A state of the project's files was kept.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckpointTaken {
+    /// The state, and what differs from the one before.
+    #[prost(message, optional, tag = "1")]
+    pub checkpoint: ::core::option::Option<Checkpoint>,
+}
+/// Files were brought back to what they were.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FilesRestored {
+    /// Their paths within the project.
+    #[prost(string, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How many were left alone, since somebody else had changed them.
+    #[prost(uint32, tag = "2")]
+    pub left: u32,
 }
 /// The user said something while a run was at work.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -183,7 +183,8 @@ async fn meant(context: &Context, client: &Client, thread: Option<&str>) -> Resu
     let cwd = context.cwd()?.to_string_lossy().into_owned();
     let latest = client.get_latest_thread(v1::GetLatestThreadRequest { cwd: cwd.clone() }).await?;
     let thread = latest.thread.ok_or_else(|| {
-        ClientError::usage(format!("there is no thread in {cwd}")).hint("name one with --thread; see: mcode threads list")
+        ClientError::usage(format!("there is no thread in {cwd}"))
+            .hint("name one with --thread; see: mcode threads list")
     })?;
     Ok(thread.thread_id)
 }
@@ -194,8 +195,7 @@ async fn found(client: &Client, thread_id: &str, text: Option<&str>) -> Result<S
     let mut page_token = String::new();
     let mut fits = Vec::new();
     loop {
-        let request =
-            v1::ListCheckpointsRequest { thread_id: thread_id.to_owned(), page_size: FOUND_IN, page_token };
+        let request = v1::ListCheckpointsRequest { thread_id: thread_id.to_owned(), page_size: FOUND_IN, page_token };
         let page = client.list_checkpoints(request).await?;
         let ids = page.checkpoints.into_iter().map(|it| it.checkpoint_id);
         fits.extend(ids.filter(|id| id.starts_with(text) || id.trim_start_matches("chk_").starts_with(text)));

@@ -4,8 +4,8 @@ use mcode_events::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Qu
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_events::tool::FileVersion;
 use mcode_events::{
-    BlobRef, ChangedFile, Changes, Checkpoint, Delivery, Message, Opaque, Origin, Part, ResultPart, Role, RunError, RunErrorKind, RunOptions, RunStatus,
-    TaskItem, TaskStatus, ToolCall, ToolCallStatus, ToolResult, Usage,
+    BlobRef, ChangedFile, Changes, Checkpoint, Delivery, Message, Opaque, Origin, Part, ResultPart, Role, RunError,
+    RunErrorKind, RunOptions, RunStatus, TaskItem, TaskStatus, ToolCall, ToolCallStatus, ToolResult, Usage,
 };
 use mcode_ids::{RunId, Seq, ThreadId, TurnId};
 use serde_json::json;

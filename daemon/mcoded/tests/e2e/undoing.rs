@@ -32,7 +32,10 @@ fn of_git(stage: &Stage) -> String {
 }
 
 fn files(stage: &Stage) -> String {
-    script(&stage.workspace.path(), "find . -path ./.git -prune -o -print0 | sort -z | xargs -0 stat -c '%n %a %F'; cat a.txt c.txt 2>&1")
+    script(
+        &stage.workspace.path(),
+        "find . -path ./.git -prune -o -print0 | sort -z | xargs -0 stat -c '%n %a %F'; cat a.txt c.txt 2>&1",
+    )
 }
 
 fn checkpoints(stage: &Stage) -> Vec<Value> {
@@ -77,7 +80,9 @@ fn f11_a_turn_is_undone_and_what_others_did_is_left_alone() {
 
 #[test]
 fn a_file_that_was_changed_since_is_left_alone_unless_it_is_forced() {
-    let stage = Stage::new(Script::new().reply(shell("printf 'agent\\n' > a.txt; printf 'agent\\n' > b.txt")).reply(Reply::text("done")));
+    let stage = Stage::new(
+        Script::new().reply(shell("printf 'agent\\n' > a.txt; printf 'agent\\n' > b.txt")).reply(Reply::text("done")),
+    );
     repository(&stage);
     stage.ask(&["--yolo", "change things"]).ok();
     stage.workspace.write("a.txt", "mine\n");
@@ -91,8 +96,16 @@ fn a_file_that_was_changed_since_is_left_alone_unless_it_is_forced() {
 
 #[test]
 fn single_files_and_hunks_are_brought_back() {
-    let lines = |change: &str| (1..=40).map(|n| if [5, 30].contains(&n) { format!("{change}{n}\n") } else { format!("{n}\n") }).collect::<String>();
-    let stage = Stage::new(Script::new().reply(shell("sed -i -e 's/^5$/x5/' -e 's/^30$/x30/' long.txt; echo more >> c.txt")).reply(Reply::text("done")));
+    let lines = |change: &str| {
+        (1..=40)
+            .map(|n| if [5, 30].contains(&n) { format!("{change}{n}\n") } else { format!("{n}\n") })
+            .collect::<String>()
+    };
+    let stage = Stage::new(
+        Script::new()
+            .reply(shell("sed -i -e 's/^5$/x5/' -e 's/^30$/x30/' long.txt; echo more >> c.txt"))
+            .reply(Reply::text("done")),
+    );
     repository(&stage);
     stage.workspace.write("long.txt", &lines(""));
     stage.ask(&["--yolo", "change things"]).ok();
@@ -111,7 +124,10 @@ fn single_files_and_hunks_are_brought_back() {
 fn the_model_is_told_what_others_changed() {
     let stage = Stage::new(
         Script::new()
-            .reply(Reply::tool_calls([("view", json!({"path": "a.txt"})), ("write", json!({"path": "own.txt", "content": "x\n"}))]))
+            .reply(Reply::tool_calls([
+                ("view", json!({"path": "a.txt"})),
+                ("write", json!({"path": "own.txt", "content": "x\n"})),
+            ]))
             .reply(Reply::text("seen"))
             .reply(Reply::text("well"))
             .reply(Reply::text("well")),
@@ -122,9 +138,14 @@ fn the_model_is_told_what_others_changed() {
     stage.workspace.write("c.txt", "other\n");
     stage.ask(&["-c", "--yolo", "and now?"]).ok();
     stage.ask(&["-c", "--yolo", "and now?"]).ok();
-    let told: Vec<usize> = stage.server.requests().iter().map(|request| {
-        serde_json::to_string(request.messages()).unwrap().matches("Somebody else has changed files").count()
-    }).collect();
+    let told: Vec<usize> = stage
+        .server
+        .requests()
+        .iter()
+        .map(|request| {
+            serde_json::to_string(request.messages()).unwrap().matches("Somebody else has changed files").count()
+        })
+        .collect();
     let last = serde_json::to_string(stage.server.requests().last().unwrap().messages()).unwrap();
     assert_eq!(told.last(), Some(&1), "{told:?}");
     let word = &last[last.find("Somebody else").unwrap()..][..120];
@@ -147,7 +168,12 @@ fn tools_bring_nothing_back() {
 /// Looks at the files cost no request and no log where nothing changes.
 #[test]
 fn a_turn_that_changes_nothing_leaves_no_checkpoint() {
-    let stage = Stage::new(Script::new().reply(Reply::tool_calls([("view", json!({"path": "f.txt"}))])).reply(Reply::text("ok")).reply(Reply::text("ok")));
+    let stage = Stage::new(
+        Script::new()
+            .reply(Reply::tool_calls([("view", json!({"path": "f.txt"}))]))
+            .reply(Reply::text("ok"))
+            .reply(Reply::text("ok")),
+    );
     stage.ask(&["look"]).ok();
     stage.ask(&["-c", "again"]).ok();
     let thread = stage.json(&["threads", "show", "latest"]);

@@ -1,5 +1,6 @@
 //! Events.
 
+use mcode_events::checkpoint::CheckpointMark;
 use mcode_events::depth;
 use mcode_events::event::{Event, EventBody};
 use mcode_events::message::{Part, Role};
