@@ -174,7 +174,7 @@ impl Driver {
     pub(crate) async fn turns(&mut self, first_turn: TurnId) -> Result<Option<Value>, Stop> {
         let mut turn_id = first_turn;
         loop {
-            self.look_at_files().await;
+            self.look_at_files(turn_id).await?;
             let structured = match self.turn(turn_id).await {
                 Ok(structured) => structured,
                 Err(stop) => {

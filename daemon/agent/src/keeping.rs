@@ -26,6 +26,9 @@ const FRESH: Duration = Duration::from_millis(50);
 /// How long the end of a turn waits for its last look.
 const LAST_LOOK_MAX: Duration = Duration::from_secs(10);
 
+/// How long the first request of a turn waits to be able to tell of changes since the last one.
+const NEWS_WAIT_MAX: Duration = Duration::from_millis(150);
+
 /// Files that the model is told about; the others are counted.
 const TOLD_MAX: usize = 20;
 
@@ -127,11 +130,11 @@ impl Keeping {
         self.look(Some(call)).await;
     }
 
-    /// Puts on record what was looked at last.
-    async fn settle(&self, services: &RunServices, turn_id: TurnId) -> Result<(), Stop> {
+    /// Puts on record what was looked at last, if that is known soon enough.
+    async fn settle(&self, services: &RunServices, turn_id: TurnId, at_most: Duration) -> Result<(), Stop> {
         let body = {
             let mut seen = self.seen.lock().await;
-            tokio::time::timeout(LAST_LOOK_MAX, self.taken(&mut seen, services)).await.ok().flatten()
+            tokio::time::timeout(at_most, self.taken(&mut seen, services)).await.ok().flatten()
         };
         record(services, turn_id, body.into_iter().collect()).await
     }
@@ -175,14 +178,18 @@ pub(crate) fn may_change(access: &[Access]) -> bool {
 }
 
 impl Driver {
-    /// The files as a turn finds them; beside its first request.
-    pub(crate) async fn look_at_files(&self) {
+    /// The files as a turn finds them. Who has seen none of them yet asks the model meanwhile.
+    pub(crate) async fn look_at_files(&self, turn_id: TurnId) -> Result<(), Stop> {
         self.services.keeping.look(None).await;
+        if self.services.ledger.is_empty() {
+            return Ok(());
+        }
+        self.services.keeping.settle(&self.services, turn_id, NEWS_WAIT_MAX).await
     }
 
     /// The files as a turn leaves them.
     pub(crate) async fn settle_files(&self, turn_id: TurnId) -> Result<(), Stop> {
-        self.services.keeping.settle(&self.services, turn_id).await
+        self.services.keeping.settle(&self.services, turn_id, LAST_LOOK_MAX).await
     }
 
     /// Tells the model what somebody else has changed of what it has seen.

@@ -17,6 +17,12 @@ impl FileLedger {
         Self(Mutex::new(files.into_iter().map(|(path, hash)| (PathBuf::from(path), hash)).collect()))
     }
 
+    /// Whether the model has seen no file.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files().is_empty()
+    }
+
     /// The hash the model last saw of a resolved path.
     #[must_use]
     pub fn seen(&self, path: &Path) -> Option<String> {
