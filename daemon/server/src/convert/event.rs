@@ -1,11 +1,13 @@
 //! Events.
 
-use mcode_events::checkpoint::CheckpointMark;
+use mcode_events::checkpoint::{Checkpoint, CheckpointMark};
 use mcode_events::depth;
 use mcode_events::event::{Event, EventBody};
 use mcode_events::message::{Part, Role};
 use mcode_events::run::{Delivery, RunErrorKind, RunStatus};
 use mcode_events::tool::ToolResult;
+use mcode_ids::{Seq, ThreadId};
+use mcode_proto::v1;
 use mcode_proto::v1::event::Body;
 use mcode_proto::{VALUE_DEPTH_MAX, v1};
 
@@ -44,20 +46,8 @@ fn body(event: &Event) -> Body {
         EventBody::ArchivedChanged { archived } => Body::ArchivedChanged(v1::ArchivedChanged { archived: *archived }),
         EventBody::PinnedChanged { pinned } => Body::PinnedChanged(v1::PinnedChanged { pinned: *pinned }),
         EventBody::TagsChanged { tags } => Body::TagsChanged(v1::TagsChanged { tags: tags.clone() }),
-        EventBody::ThreadForked { parent_id, parent_seq, title } => Body::ThreadForked(v1::ThreadForked {
-            parent_thread_id: parent_id.to_string(),
-            parent_seq: parent_seq.get(),
-            title: title.clone(),
-        }),
-        EventBody::CheckpointTaken { checkpoint } => {
-            let mark = CheckpointMark {
-                checkpoint: checkpoint.clone(),
-                seq: event.seq,
-                at_ms: event.at_ms,
-                turn_id: event.turn_id,
-            };
-            Body::CheckpointTaken(v1::CheckpointTaken { checkpoint: Some(row::checkpoint(event.thread_id, &mark)) })
-        }
+        EventBody::ThreadForked { parent_id, parent_seq, title } => forked_body(*parent_id, *parent_seq, title),
+        EventBody::CheckpointTaken { checkpoint } => checkpoint_body(event, checkpoint),
         EventBody::FilesRestored { files, left, .. } => {
             Body::FilesRestored(v1::FilesRestored { files: files.clone(), left: *left })
         }
@@ -100,6 +90,20 @@ fn body(event: &Event) -> Body {
         | EventBody::ProcessStarted { .. }
         | EventBody::ProcessExited { .. } => item_body(event),
     }
+}
+
+fn forked_body(parent_id: ThreadId, parent_seq: Seq, title: &str) -> Body {
+    Body::ThreadForked(v1::ThreadForked {
+        parent_thread_id: parent_id.to_string(),
+        parent_seq: parent_seq.get(),
+        title: title.to_owned(),
+    })
+}
+
+fn checkpoint_body(event: &Event, checkpoint: &Checkpoint) -> Body {
+    let (checkpoint, turn_id) = (checkpoint.clone(), event.turn_id);
+    let mark = CheckpointMark { checkpoint, seq: event.seq, at_ms: event.at_ms, turn_id };
+    Body::CheckpointTaken(v1::CheckpointTaken { checkpoint: Some(row::checkpoint(event.thread_id, &mark)) })
 }
 
 fn run_body(event: &Event) -> Body {
