@@ -7,7 +7,6 @@ use mcode_events::message::{Part, Role};
 use mcode_events::run::{Delivery, RunErrorKind, RunStatus};
 use mcode_events::tool::ToolResult;
 use mcode_ids::{Seq, ThreadId};
-use mcode_proto::v1;
 use mcode_proto::v1::event::Body;
 use mcode_proto::{VALUE_DEPTH_MAX, v1};
 
