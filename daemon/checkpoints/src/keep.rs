@@ -188,6 +188,9 @@ impl Depot {
             objects.retain(|(id, _)| live.contains(id));
             let used: u64 = objects.iter().map(|(_, spot)| u64::from(spot.bytes) + pack::LINE_BYTES as u64).sum();
             let waste = pack.bytes.saturating_sub(used);
+            if pack.unread {
+                continue;
+            }
             if objects.is_empty() {
                 dead.push(pack.path);
             } else if pack.damaged || waste * 100 > pack.bytes * WASTE_PERCENT || (many && pack.bytes < SMALL_BYTES) {

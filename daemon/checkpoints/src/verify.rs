@@ -61,6 +61,7 @@ impl Depot {
                 verified.files.push(pack.path);
             }
         }
+        let bad = self.objects.mend(bad);
         if !bad.is_empty() {
             self.objects.distrust(&bad);
         }

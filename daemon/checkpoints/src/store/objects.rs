@@ -1,6 +1,6 @@
 //! Which object is in which pack, and reading them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ pub(crate) struct Pack {
     pub(crate) bytes: u64,
     /// Something in it was found to be damaged.
     pub(crate) damaged: bool,
+    /// The system does not let it be read: what is in it is not known, and may be there again later.
+    pub(crate) unread: bool,
 }
 
 impl Objects {
@@ -80,17 +82,18 @@ impl Objects {
             .filter(|(_, pack)| there.binary_search(&pack.path).is_err())
             .map(|(number, _)| *number)
             .collect();
-        let known: std::collections::HashSet<&Path> = index.packs.values().map(|pack| pack.path.as_path()).collect();
+        let known: HashSet<&Path> = index.packs.values().map(|pack| pack.path.as_path()).collect();
         let new: Vec<PathBuf> = there.into_iter().filter(|path| !known.contains(path.as_path())).collect();
         if !gone.is_empty() {
             index.forget(&gone);
         }
         for path in new {
-            let listing = match pack::list(&path) {
-                Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
-                other => other?,
-            };
-            index.add(path, &listing);
+            match pack::list(&path) {
+                Ok(listing) => index.add(path, &listing, false),
+                Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                // The others are not worse for it.
+                Err(_) => index.add(path, &pack::Listing::default(), true),
+            }
         }
         if !gone.is_empty() {
             self.open().clear();
@@ -103,7 +106,7 @@ impl Objects {
         let listing = pack::list(&path)?;
         // The same pack may have been there, damaged.
         self.forget(std::slice::from_ref(&path));
-        self.index_mut().add(path, &listing);
+        self.index_mut().add(path, &listing, false);
         Ok(())
     }
 
@@ -127,6 +130,29 @@ impl Objects {
             }
         }
         index.lost += 1;
+    }
+
+    /// Looks for sound copies of damaged objects: one that was kept again is in another pack. Gives those without.
+    pub(crate) fn mend(&self, damaged: Vec<ObjectId>) -> Vec<ObjectId> {
+        let mut left: HashSet<ObjectId> = damaged.into_iter().collect();
+        let packs: Vec<(u32, PathBuf)> =
+            self.index().packs.iter().map(|(number, pack)| (*number, pack.path.clone())).collect();
+        for (number, path) in packs {
+            if left.is_empty() {
+                break;
+            }
+            let Ok(listing) = pack::list(&path) else { continue };
+            for (id, spot) in listing.spots {
+                if left.contains(&id)
+                    && let Ok((header, stored)) = self.record(&path, spot.place, &id)
+                    && pack::is_sound(&header, &stored)
+                {
+                    left.remove(&id);
+                    self.index_mut().point(id, number, spot);
+                }
+            }
+        }
+        left.into_iter().collect()
     }
 
     /// Changes whenever an object may have gone.
@@ -179,6 +205,7 @@ impl Objects {
             // Another process may have swept: the same object may be in a new pack.
             Err(CheckpointError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Err(CheckpointError::Missing { .. }) => {}
+            Err(CheckpointError::Damaged { .. }) if self.mend(vec![*id]).is_empty() => {}
             other => return other,
         }
         self.refresh()?;
@@ -228,12 +255,22 @@ impl Objects {
 }
 
 impl Index {
-    fn add(&mut self, path: PathBuf, listing: &pack::Listing) {
+    fn add(&mut self, path: PathBuf, listing: &pack::Listing, unread: bool) {
         let number = self.next;
         self.next += 1;
         self.spots.reserve(listing.spots.len());
         self.spots.extend(listing.spots.iter().map(|(id, spot)| (*id, (number, *spot))));
-        self.packs.insert(number, Pack { path, bytes: listing.bytes, damaged: listing.searched });
+        let damaged = listing.searched || unread;
+        self.packs.insert(number, Pack { path, bytes: listing.bytes, damaged, unread });
+    }
+
+    /// Has an object be read from another pack than the one in which it is damaged.
+    fn point(&mut self, id: ObjectId, number: u32, spot: Spot) {
+        if let Some((before, _)) = self.spots.insert(id, (number, spot))
+            && let Some(pack) = self.packs.get_mut(&before)
+        {
+            pack.damaged = true;
+        }
     }
 
     fn forget(&mut self, gone: &[u32]) {

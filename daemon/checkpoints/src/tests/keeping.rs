@@ -181,9 +181,14 @@ fn damage_is_named_with_its_place_and_mended_when_the_content_is_seen_again() {
     take(&depot);
     assert!(depot.verify().unwrap().damage.is_empty());
     assert_eq!(file_text(&depot, first, "d/a"), "content of a");
+    // Who opens it anew finds the sound copy, wherever the damaged one lies.
+    let fresh = bed.depot();
+    assert_eq!(file_text(&fresh, first, "d/a"), "content of a");
+    assert!(fresh.verify().unwrap().damage.is_empty());
     let keep = HashSet::from([first, second]);
     depot.retain(&keep, end_of_time()).unwrap();
     let fresh = bed.depot();
+    assert!(fresh.verify().unwrap().files.is_empty());
     assert!(fresh.verify().unwrap().damage.is_empty(), "the damaged copy is gone for good");
     assert_eq!(file_text(&fresh, first, "d/a"), "content of a");
 }
@@ -222,6 +227,28 @@ fn a_pack_that_lost_its_list_or_its_end_gives_what_is_whole() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pack_that_may_not_be_read_costs_what_is_in_it_and_is_not_removed() {
+    if !as_ordinary_user("tests::keeping::a_pack_that_may_not_be_read_costs_what_is_in_it_and_is_not_removed") {
+        return;
+    }
+    let bed = Bed::new();
+    bed.write("a", "a");
+    let first = take(&bed.depot()).id;
+    let packs = bed.folder.join("packs");
+    sh_in(&packs, "chmod 000 *");
+    bed.write("a", "b");
+    let depot = bed.depot();
+    let second = take(&depot).id;
+    assert_eq!(file_text(&depot, second, "a"), "b");
+    assert!(matches!(depot.manifest(first), Err(CheckpointError::Unknown { .. })));
+    depot.retain(&HashSet::from([first, second]), end_of_time()).unwrap();
+    drop(depot);
+    sh_in(&packs, "chmod 600 *");
+    assert_eq!(file_text(&bed.depot(), first, "a"), "a");
 }
 
 #[test]
