@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use mcode_events::depth;
 use mcode_events::event::{ApprovalRequest, EventBody, Question};
 use mcode_events::message::Part;
 use mcode_events::run::{RunError, RunErrorKind};
@@ -103,14 +102,7 @@ impl Driver {
                 (arguments.clone(), Some(text))
             }
             (Some(_), given) => match tools.check_arguments(name, given) {
-                Ok(mended) if depth::fits(&mended) => (mended, None),
-                Ok(_) => {
-                    let text = format!(
-                        "The arguments of this call nest deeper than {} levels, so nothing was run. Send flatter ones.",
-                        depth::JSON_DEPTH_MAX
-                    );
-                    (given.clone(), Some(text))
-                }
+                Ok(mended) => (mended, None),
                 Err(failure) => (given.clone(), Some(failure.to_string())),
             },
         };

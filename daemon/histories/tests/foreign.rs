@@ -435,18 +435,20 @@ fn claude(lines: &[serde_json::Value]) -> Imported {
 fn long_texts_and_results_are_bounded_and_a_long_result_is_kept_whole() {
     use serde_json::json;
     let long = "word ".repeat(300_000);
+    let deep = (0..=mcode_events::depth::JSON_DEPTH_MAX).fold(json!(1), |inner, _| json!({"a": inner}));
     let blocks: Vec<_> = (0..2005).map(|number| json!({"type": "text", "text": number.to_string()})).collect();
     let imported = claude(&[
         json!({"type": "user", "uuid": "1", "message": {"content": long}}),
         json!({"type": "assistant", "uuid": "2", "parentUuid": "1", "message": {"id": "m", "model": "claude-x", "content": [
-            {"type": "tool_use", "id": "t", "name": "x".repeat(300), "input": {"a": "y".repeat(5_000_000)}}]}}),
+            {"type": "tool_use", "id": "t", "name": "x".repeat(300), "input": {"a": "y".repeat(5_000_000)}},
+            {"type": "tool_use", "id": "u", "name": "x", "input": deep}]}}),
         json!({"type": "user", "uuid": "3", "parentUuid": "2", "message": {"content": [
             {"type": "tool_result", "tool_use_id": "t", "content": long}]}}),
         json!({"type": "assistant", "uuid": "4", "parentUuid": "3", "message": {"id": "n", "model": "claude-x", "content": blocks}}),
     ]);
     let left_out = &imported.report.left_out;
     assert_eq!(left_out["middles of texts beyond the limit"], 1);
-    assert_eq!(left_out["arguments beyond the limit"], 1);
+    assert_eq!(left_out["arguments beyond the limit"], 2);
     assert_eq!(left_out["parts of an answer beyond the limit"], 5);
     let result = imported.events.iter().find_map(|timed| match &timed.event.body {
         EventBody::ToolCallFinished { name, result } => Some((name.clone(), result.joined_text())),

@@ -2,6 +2,7 @@
 
 use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
+use mcode_events::depth;
 use serde_json::{Map, Value};
 
 use crate::output::floor_boundary;
@@ -83,6 +84,13 @@ pub(crate) fn check_with(spec: &ToolSpec, validator: Option<&Validator>, given: 
             spec.name
         )));
     };
+    // Repaired texts may hold more levels than were given.
+    if !depth::fits(&repaired) {
+        let (name, most) = (spec.name, depth::JSON_DEPTH_MAX);
+        let text =
+            format!("{name}: the arguments nest deeper than {most} levels, so nothing was run. Send flatter ones.");
+        return Err(ToolFailure::BadArguments(text));
+    }
     let fault = validator.iter_errors(&repaired).next().map(|error| explain(spec, &error));
     fault.map_or(Ok(repaired), |message| Err(ToolFailure::BadArguments(message)))
 }
@@ -239,6 +247,23 @@ mod tests {
                     "old_string": {"type": "string"}, "replace_all": {"type": "boolean"}}}},
             }}),
             category: Category::Edit,
+        }
+    }
+
+    #[test]
+    fn arguments_that_nest_too_deep_are_refused_also_as_text() {
+        let mut free = spec();
+        free.schema["properties"]["any"] = json!({"type": "object"});
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+        let given = |any: Value| json!({"path": "f", "any": any});
+        let deepest = nested(depth::JSON_DEPTH_MAX - 1);
+        for any in [deepest.clone(), Value::String(deepest.to_string())] {
+            assert_eq!(check_arguments(&free, &given(any)).unwrap(), given(deepest.clone()));
+        }
+        let deeper = nested(depth::JSON_DEPTH_MAX);
+        for any in [deeper.clone(), Value::String(deeper.to_string())] {
+            let refused = check_arguments(&free, &given(any)).unwrap_err().to_string();
+            assert!(refused.contains("nest deeper than 100 levels"), "{refused}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! What a maker's reader says here is held until it is complete: a step until the next one begins, since answers come
 //! in pieces and their results between them; a run until its first step, since only that tells the model.
 
+use mcode_events::depth;
 use mcode_events::event::{EventBody, NewEvent};
 use mcode_events::message::{Message, Opaque, Part, Role};
 use mcode_events::run::RunStatus;
@@ -188,10 +189,11 @@ impl<'a> Builder<'a> {
     /// A call of the answer that [`Self::answer`] has named.
     pub(crate) fn call(&mut self, provider_call_id: &str, name: &str, arguments: Value) {
         let arguments = match arguments {
-            arguments if arguments.to_string().len() <= ARGUMENT_BYTES_MAX => arguments,
+            // What nests deeper than an event takes could not be read again, and its thread neither.
+            arguments if depth::fits(&arguments) && arguments.to_string().len() <= ARGUMENT_BYTES_MAX => arguments,
             _ => {
                 self.report.leave_out("arguments beyond the limit");
-                serde_json::json!({"left_out": "the arguments were too long to be imported"})
+                serde_json::json!({"left_out": "the arguments were too long or nested too deep to be imported"})
             }
         };
         let full = self.step.as_ref().is_none_or(|step| step.calls.len() >= PARTS_MAX);
