@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::v1::{
-    AddProviderRequest, ClientContext, CompleteLoginRequest, ListModelsRequest, ListPacksRequest, ListProvidersRequest,
-    Media, RefreshCatalogueRequest, ScanProvidersRequest, StartLoginRequest, UsePackRequest,
+    AddProviderRequest, ClientContext, CompleteLoginRequest, ExportThreadResponse, ListModelsRequest, ListPacksRequest,
+    ListProvidersRequest, Media, RefreshCatalogueRequest, ScanProvidersRequest, StartLoginRequest, UsePackRequest,
 };
 
 /// Messages whose only secrets are in the client's environment.
@@ -36,6 +36,13 @@ impl fmt::Debug for RefreshCatalogueRequest {
             .field("from", &format_args!("<{} bytes>", self.from.len()))
             .field("env", &format_args!("<{} variables>", self.env.len()))
             .finish()
+    }
+}
+
+/// A piece of a whole thread.
+impl fmt::Debug for ExportThreadResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportThreadResponse").field("chunk", &format_args!("<{} bytes>", self.chunk.len())).finish()
     }
 }
 

@@ -116,4 +116,25 @@ impl Client {
             Err(_) => Err(ClientError::deadline("subscribe", CALL_DEADLINE.as_secs())),
         }
     }
+
+    /// Opens the stream of a thread as a file. No deadline: it lasts as long as somebody takes the pieces.
+    ///
+    /// # Errors
+    /// What the daemon answered, or that it did not.
+    pub async fn export_thread(
+        &self,
+        request: v1::ExportThreadRequest,
+    ) -> Result<tonic::Streaming<v1::ExportThreadResponse>, ClientError> {
+        let call = async {
+            ThreadServiceClient::new(self.channel())
+                .max_decoding_message_size(mcode_proto::MAX_MESSAGE_BYTES)
+                .export_thread(request)
+                .await
+        };
+        match tokio::time::timeout(CALL_DEADLINE, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status.into()),
+            Err(_) => Err(ClientError::deadline("export_thread", CALL_DEADLINE.as_secs())),
+        }
+    }
 }

@@ -60,6 +60,7 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
         ThreadError::RunActive { .. } => refuse(Code::FailedPrecondition, Reason::RunActive, text, None),
         ThreadError::NoActiveRun(_) => refuse(Code::FailedPrecondition, Reason::NoActiveRun, text, None),
         ThreadError::MovedOn { .. } => refuse(Code::Aborted, Reason::ThreadMovedOn, text, None),
+        ThreadError::NotExported { .. } => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
         ThreadError::Damaged(_) => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
         ThreadError::Busy(_) | ThreadError::RequestInFlight(_) | ThreadError::Closed => {
             refuse(Code::Unavailable, Reason::ThreadBusy, text, None)

@@ -94,6 +94,14 @@ pub enum ThreadError {
         /// Why.
         cause: String,
     },
+    /// The thread could not be written to a file.
+    #[error("thread {thread_id} could not be exported: {cause}")]
+    NotExported {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        cause: String,
+    },
     /// Everything of the thread was ended, but it could not be forgotten.
     #[error("thread {thread_id} was closed and could not be deleted: {cause}")]
     NotDeleted {

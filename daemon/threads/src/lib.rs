@@ -23,6 +23,7 @@ mod identity;
 mod inputs;
 mod pending;
 pub mod permissions;
+mod porting;
 pub mod project;
 pub mod recovery;
 pub mod registry;
@@ -58,6 +59,7 @@ pub use mcode_store::{
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
+pub use porting::{ExportForm, PIECES_AHEAD};
 pub use project::Resolved;
 pub use registry::{Subscription, Threads};
 pub use rules::{Place, RuleBook};

@@ -8361,6 +8361,64 @@ pub struct RewindThreadResponse {
     #[prost(uint32, tag = "2")]
     pub dropped: u32,
 }
+/// Asks for a thread as a file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportThreadRequest {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// In which form.
+    #[prost(enumeration = "ExportFormat", tag = "2")]
+    pub format: i32,
+    /// Take out what looks like a key, a token or a password. Refused with the lossless form.
+    #[prost(bool, tag = "3")]
+    pub redact: bool,
+}
+/// The next piece of the file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ExportThreadResponse {
+    /// At most 256 KiB.
+    #[prost(bytes = "vec", tag = "1")]
+    pub chunk: ::prost::alloc::vec::Vec<u8>,
+}
+/// In which form a thread leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ExportFormat {
+    /// The same as THREAD.
+    Unspecified = 0,
+    /// mcode's own, lossless: events and what they name.
+    Thread = 1,
+    /// For people to read.
+    Markdown = 2,
+    /// Messages as one JSON document, for scripts.
+    Messages = 3,
+}
+impl ExportFormat {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "EXPORT_FORMAT_UNSPECIFIED",
+            Self::Thread => "EXPORT_FORMAT_THREAD",
+            Self::Markdown => "EXPORT_FORMAT_MARKDOWN",
+            Self::Messages => "EXPORT_FORMAT_MESSAGES",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "EXPORT_FORMAT_UNSPECIFIED" => Some(Self::Unspecified),
+            "EXPORT_FORMAT_THREAD" => Some(Self::Thread),
+            "EXPORT_FORMAT_MARKDOWN" => Some(Self::Markdown),
+            "EXPORT_FORMAT_MESSAGES" => Some(Self::Messages),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod thread_service_client {
     #![allow(
@@ -8705,6 +8763,31 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "DeleteThread"));
             self.inner.unary(req, path, codec).await
         }
+        /// A thread as a file, in pieces; their sum is the file once the stream has ended without an error. For people.
+        pub async fn export_thread(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExportThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ExportThreadResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ExportThread",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ExportThread"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -8800,6 +8883,20 @@ pub mod thread_service_server {
             request: tonic::Request<super::DeleteThreadRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DeleteThreadResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ExportThread method.
+        type ExportThreadStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ExportThreadResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A thread as a file, in pieces; their sum is the file once the stream has ended without an error. For people.
+        async fn export_thread(
+            &self,
+            request: tonic::Request<super::ExportThreadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ExportThreadStream>,
             tonic::Status,
         >;
     }
@@ -9327,6 +9424,52 @@ pub mod thread_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ExportThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExportThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::ServerStreamingService<super::ExportThreadRequest>
+                    for ExportThreadSvc<T> {
+                        type Response = super::ExportThreadResponse;
+                        type ResponseStream = T::ExportThreadStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExportThreadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::export_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExportThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

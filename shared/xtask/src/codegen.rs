@@ -13,6 +13,7 @@ const HAND_WRITTEN_DEBUG: &[&str] = &[
     ".mcode.v1.AddProviderRequest",
     ".mcode.v1.ClientContext",
     ".mcode.v1.CompleteLoginRequest",
+    ".mcode.v1.ExportThreadResponse",
     ".mcode.v1.ListModelsRequest",
     ".mcode.v1.ListPacksRequest",
     ".mcode.v1.ListProvidersRequest",

@@ -48,6 +48,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mcode-tools",
             "mcode-permissions",
             "mcode-checkpoints",
+            "mcode-histories",
             "mcode-agent",
         ],
     ),

@@ -21,6 +21,7 @@ mod models;
 mod money;
 mod packs;
 mod planting;
+mod porting;
 mod resuming;
 mod ruling;
 mod sandboxed;

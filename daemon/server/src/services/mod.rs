@@ -7,6 +7,7 @@ mod event;
 mod login;
 mod model;
 mod permission;
+mod porting;
 mod project;
 mod run;
 mod search;

@@ -6,6 +6,7 @@ use mcode_ids::Seq;
 use mcode_models::{Role, Wishes};
 use mcode_proto::v1;
 use mcode_threads::{Change, NewFork, NewThread, ThreadError, ThreadFilter, ThreadRow};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use crate::convert::row;
@@ -15,6 +16,8 @@ use crate::{paging, request};
 
 #[tonic::async_trait]
 impl v1::thread_service_server::ThreadService for Services {
+    type ExportThreadStream = ReceiverStream<Result<v1::ExportThreadResponse, Status>>;
+
     async fn create_thread(
         &self,
         request: Request<v1::CreateThreadRequest>,
@@ -185,5 +188,14 @@ impl v1::thread_service_server::ThreadService for Services {
         let thread_id = request::known_id("thread", &request.into_inner().thread_id)?;
         let processes_ended = self.deps.threads.delete(thread_id).await.map_err(of_thread)?;
         Ok(Response::new(v1::DeleteThreadResponse { processes_ended }))
+    }
+
+    async fn export_thread(
+        &self,
+        request: Request<v1::ExportThreadRequest>,
+    ) -> Result<Response<Self::ExportThreadStream>, Status> {
+        // A file holds every body that a text names: more than a thread shows.
+        self.for_people(&request, "exporting a thread").await?;
+        self.export(&request.into_inner()).await.map(Response::new)
     }
 }

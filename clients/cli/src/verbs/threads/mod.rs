@@ -2,6 +2,7 @@
 
 mod changing;
 mod ending;
+mod export;
 mod search;
 mod show;
 
@@ -112,6 +113,16 @@ pub(crate) enum ThreadsVerb {
         #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         turns: u32,
     },
+    /// Write a thread to a file: whole, for another machine, or to read
+    #[command(
+        after_help = "Examples:\n  mcode threads export latest -o thread.jsonl\n  mcode threads export latest --format markdown --redact > thread.md"
+    )]
+    Export {
+        /// The thread: its id, the beginning of it, or latest
+        id: String,
+        #[command(flatten)]
+        how: export::How,
+    },
     /// End everything of a thread: its run, what waits for an answer, its commands; it can be gone on with
     Close {
         /// The thread: its id, the beginning of it, or latest
@@ -153,6 +164,7 @@ pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
         ThreadsVerb::Rewind { id, to, turns } => {
             changing::rewind(context, &id, to.map_or(Back::Turns(turns), Back::To)).await
         }
+        ThreadsVerb::Export { id, how } => export::export(context, &id, how).await,
         ThreadsVerb::Close { id } => ending::close(context, &id).await,
         ThreadsVerb::Delete { id, yes } => ending::delete(context, &id, yes).await,
     }
