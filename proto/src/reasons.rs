@@ -76,7 +76,7 @@ reasons! {
     /// The thread has moved on since it was looked at.
     ThreadMovedOn, "THREAD_MOVED_ON", 2, "look at it again with: mcode threads show THREAD";
     /// The thread's log can not be read to its end; it is read-only.
-    ThreadDamaged, "THREAD_DAMAGED", 70, "read it with: mcode threads show THREAD, and start a new thread for new work";
+    ThreadDamaged, "THREAD_DAMAGED", 70, "see what is wrong with: mcode doctor --db, and have it mended with: mcode doctor --db --mend";
     /// The request id was used before for another request.
     RequestIdReused, "REQUEST_ID_REUSED", 2, "use a fresh request id for every new request";
     /// No approval or question with this id is known.

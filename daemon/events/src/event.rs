@@ -329,6 +329,29 @@ impl EventBody {
     }
 }
 
+/// The kind of what is shown in the place of an event that cannot be read.
+pub const DAMAGED: &str = "damaged";
+
+impl EventBody {
+    /// What takes the place of an event that cannot be read; `what` says why, in plain words.
+    #[must_use]
+    pub fn damaged(what: &str) -> Self {
+        let payload = serde_json::json!({ "what": what }).to_string();
+        Self::Opaque { kind: DAMAGED.to_owned(), version: 1, payload }
+    }
+
+    /// Why an event cannot be read; `None` for all that can.
+    #[must_use]
+    pub fn damage(&self) -> Option<String> {
+        let Self::Opaque { kind, payload, .. } = self else { return None };
+        if kind != DAMAGED {
+            return None;
+        }
+        let value: serde_json::Value = serde_json::from_str(payload).unwrap_or_default();
+        Some(value["what"].as_str().unwrap_or("it is damaged").to_owned())
+    }
+}
+
 /// Every kind this build can read, in the order of [`EventBody`].
 pub const KINDS: &[&str] = &[
     "thread_created",

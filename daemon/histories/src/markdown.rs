@@ -120,6 +120,11 @@ impl Page {
                 text.push_str(&format!("Notice ({}):\n\n", self.line(level)));
                 prose(&self.rendering.text(said), text);
             }
+            EventBody::Opaque { .. } => {
+                if let Some(what) = event.body.damage() {
+                    text.push_str(&format!("(event {} cannot be read: {})\n\n", event.seq, self.line(&what)));
+                }
+            }
             EventBody::RunFinished { status, error, .. } => self.end(*status, error.as_ref(), text),
             _ => {}
         }

@@ -164,24 +164,16 @@ impl Pump {
         let seq = thread.last_seq;
         let first = Seq::new(seq.get().saturating_sub(SNAPSHOT_EVENTS));
         let mut recent = Recent::default();
-        let (mut at, mut damaged) = (first, false);
+        let mut at = first;
         while at < seq {
-            match self.threads.deps().store.read(self.thread_id, at, BATCH_EVENTS, BATCH_BYTES).await {
-                Ok(events) if events.is_empty() => break,
-                Ok(events) => {
-                    events.iter().filter(|event| event.seq <= seq).for_each(|event| recent.push(event::event(event)));
-                    at = events.last().map_or(seq, |event| event.seq);
-                }
-                Err(_) => {
-                    damaged = true;
-                    break;
-                }
-            }
+            let events = self.threads.events(self.thread_id, at, BATCH_EVENTS, BATCH_BYTES).await?;
+            let Some(last) = events.last().map(|event| event.seq) else { break };
+            events.iter().filter(|event| event.seq <= seq).for_each(|event| recent.push(event::event(event)));
+            at = last;
         }
-        let tasks = match self.threads.state(self.thread_id).await {
-            Ok(state) => state.tasks.iter().map(row::task).collect(),
-            Err(_) => Vec::new(),
-        };
+        let state = self.threads.state(self.thread_id).await;
+        let damaged = matches!(state, Err(ThreadError::Damaged(_)));
+        let tasks = state.map(|state| state.tasks.iter().map(row::task).collect()).unwrap_or_default();
         self.cursor = seq;
         let (thread, recent) = (Some(row::thread(&thread, damaged)), recent.events.into());
         self.send(Piece::Snapshot(v1::Snapshot { thread, recent, seq: seq.get(), tasks })).await

@@ -92,7 +92,7 @@ pub enum AppendError {
     Store(#[from] StoreError),
 }
 
-/// Why a thread's log can not be read to its end.
+/// Why not all of a thread's log can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the log of {thread_id} is damaged at event {seq}: {what}")]
 pub struct Damage {
@@ -107,9 +107,6 @@ pub struct Damage {
 /// Something could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The log is damaged.
-    #[error(transparent)]
-    Damaged(#[from] Damage),
     /// A page token is not one of ours.
     #[error("'{0}' is not a page token of this list")]
     BadPageToken(String),

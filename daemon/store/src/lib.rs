@@ -15,6 +15,7 @@ mod error;
 mod forget;
 mod grants;
 mod lineage;
+mod log;
 mod named;
 mod presence;
 mod projection;
@@ -82,9 +83,9 @@ pub struct Append {
 /// What was read of a thread's log.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The fold of everything readable.
+    /// The fold of everything readable, also behind what is damaged.
     pub state: ThreadState,
-    /// What stopped the reading, if anything did. The thread must then not be written to.
+    /// The first event that could not be read, if there is one. The thread must then not be written to.
     pub damage: Option<Damage>,
 }
 
@@ -154,7 +155,8 @@ impl Store {
         self.writer.delete_thread(thread_id).await
     }
 
-    /// At most `max` events after `after`, at most about `max_bytes` of payload (but at least one event).
+    /// At most `max` events after `after`, at most about `max_bytes` of payload (but at least one event). One that cannot
+    /// be read has an [`EventBody::damaged`](mcode_events::EventBody::damaged) in its place.
     pub async fn read(
         &self,
         thread_id: ThreadId,

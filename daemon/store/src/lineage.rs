@@ -80,6 +80,6 @@ pub(crate) fn holder(connection: &Connection, log: &str, seq: i64) -> rusqlite::
         .optional()
 }
 
-fn number(seq: Seq) -> i64 {
+pub(crate) fn number(seq: Seq) -> i64 {
     i64::try_from(seq.get()).unwrap_or(i64::MAX)
 }

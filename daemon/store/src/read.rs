@@ -4,26 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcode_events::ForkPoint;
-use mcode_events::event::Event;
-use mcode_events::state::ThreadState;
 use mcode_ids::{RequestId, RunId, Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::blobs::BlobFiles;
-use crate::error::{Damage, ReadError, StoreError};
-use crate::lineage::Segment;
+use crate::error::{ReadError, StoreError};
 use crate::projection::{Page, RunRow, ThreadFilter, ThreadRow};
-use crate::row::{COLUMNS, EventRow};
-use crate::{Loaded, StoredResponse};
+use crate::StoredResponse;
 
 /// Idle connections that are kept.
 const IDLE_MAX: usize = 2;
-
-/// Events that are read at once when a log is folded.
-const FOLD_BATCH: u32 = 1000;
-
-/// Payload that is read at once when a log is folded, in bytes.
-const FOLD_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// Connections for reading.
 #[derive(Debug)]
@@ -65,22 +55,6 @@ impl Readers {
     }
 }
 
-/// Events of a thread as they are read, up to limits.
-struct Batch {
-    thread_id: ThreadId,
-    events: Vec<Event>,
-    bytes: usize,
-    expected: Seq,
-    max: u32,
-    max_bytes: usize,
-}
-
-impl Batch {
-    fn is_full(&self) -> bool {
-        self.events.len() >= self.max as usize || self.bytes > self.max_bytes
-    }
-}
-
 /// One connection, for one read.
 pub(crate) struct Reader<'a> {
     pub(crate) connection: &'a Connection,
@@ -88,98 +62,6 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(crate) fn events(
-        &self,
-        thread_id: ThreadId,
-        after: Seq,
-        max: u32,
-        max_bytes: usize,
-    ) -> Result<Vec<Event>, ReadError> {
-        let (events, damage) = self.events_until_damage(thread_id, after, max, max_bytes)?;
-        match damage {
-            Some(damage) if events.is_empty() => Err(damage.into()),
-            _ => Ok(events),
-        }
-    }
-
-    /// Events up to the limit or the first damaged one. The damage is told only when nothing before it is left.
-    fn events_until_damage(
-        &self,
-        thread_id: ThreadId,
-        after: Seq,
-        max: u32,
-        max_bytes: usize,
-    ) -> Result<(Vec<Event>, Option<Damage>), ReadError> {
-        let mut batch = Batch { thread_id, events: Vec::new(), bytes: 0, expected: after.next(), max, max_bytes };
-        for segment in crate::lineage::segments(self.connection, thread_id, after)? {
-            if let Some(damage) = self.events_of_log(segment, &mut batch)? {
-                return Ok((batch.events, Some(damage)));
-            }
-            // What is missing at the end of a shared beginning is missed by whoever reads on.
-            if batch.is_full() || batch.expected <= segment.upto {
-                break;
-            }
-        }
-        Ok((batch.events, None))
-    }
-
-    fn events_of_log(&self, segment: Segment, batch: &mut Batch) -> Result<Option<Damage>, ReadError> {
-        let Segment { log, upto } = segment;
-        let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM events WHERE thread_id = ?1 AND seq >= ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4"
-        ))?;
-        let number = |seq: Seq| i64::try_from(seq.get()).unwrap_or(i64::MAX);
-        let left = batch.max.saturating_sub(u32::try_from(batch.events.len()).unwrap_or(u32::MAX));
-        let first = number(batch.expected);
-        let mut rows = statement.query(params![log.to_string(), first, number(upto), left])?;
-        while !batch.is_full() {
-            let row = match rows.next() {
-                Ok(Some(row)) => EventRow::read(row),
-                Ok(None) => break,
-                Err(error) => Err(error),
-            };
-            let what = match row {
-                Ok(row) => match row.decode(log, batch.expected, self.blobs) {
-                    Ok((event, size)) => {
-                        batch.bytes = batch.bytes.saturating_add(size);
-                        batch.events.push(Event { thread_id: batch.thread_id, ..event });
-                        batch.expected = batch.expected.next();
-                        continue;
-                    }
-                    Err(damage) => damage.what,
-                },
-                Err(error) => format!("the row does not read: {error}"),
-            };
-            return Ok(Some(Damage { thread_id: batch.thread_id, seq: batch.expected, what }));
-        }
-        Ok(None)
-    }
-
-    pub(crate) fn load(&self, thread_id: ThreadId, upto: Option<Seq>) -> Result<Option<Loaded>, ReadError> {
-        let Some(row) = self.thread(thread_id)? else { return Ok(None) };
-        let end = upto.map_or(row.last_seq, |upto| upto.min(row.last_seq));
-        let mut state = ThreadState::new(thread_id);
-        while state.last_seq < end {
-            let (events, damage) = self.events_until_damage(thread_id, state.last_seq, FOLD_BATCH, FOLD_BATCH_BYTES)?;
-            let done = events.is_empty();
-            for event in events.iter().take_while(|event| event.seq <= end) {
-                state.apply(event);
-            }
-            if damage.is_some() && state.last_seq < end {
-                return Ok(Some(Loaded { state, damage }));
-            }
-            if done {
-                break;
-            }
-        }
-        let damage = (state.last_seq < end).then(|| Damage {
-            thread_id,
-            seq: state.last_seq.next(),
-            what: format!("it is missing; the thread is known to reach {}", row.last_seq),
-        });
-        Ok(Some(Loaded { state, damage }))
-    }
-
     pub(crate) fn thread(&self, thread_id: ThreadId) -> Result<Option<ThreadRow>, ReadError> {
         let row = self
             .connection

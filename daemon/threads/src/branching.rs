@@ -54,8 +54,8 @@ impl Actor {
         let loaded = loaded.ok_or_else(|| ThreadError::NotFound { what: "thread", id: parent_id.to_string() })?;
         match loaded.damage {
             // What comes before the damage can be gone on with in a fork.
-            Some(damage) if at.is_none_or(|at| at > loaded.state.last_seq) => Err(damage.into()),
-            _ => Ok(loaded.state),
+            Some(damage) => Err(damage.into()),
+            None => Ok(loaded.state),
         }
     }
 

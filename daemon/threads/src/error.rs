@@ -26,7 +26,7 @@ pub enum ThreadError {
     /// The thread has no run at work.
     #[error("{0} has no run at work")]
     NoActiveRun(String),
-    /// The log is damaged: the thread can be read up to there, and not be written.
+    /// The log is damaged: the rest of the thread can be read, and nothing be written.
     #[error(transparent)]
     Damaged(#[from] Damage),
     /// Too many commands wait.
@@ -128,7 +128,6 @@ impl From<AppendError> for ThreadError {
 impl From<ReadError> for ThreadError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Damaged(damage) => Self::Damaged(damage),
             ReadError::BadPageToken(token) => {
                 Self::InvalidArgument { field: "page_token", message: format!("'{token}' is not a token of this list") }
             }

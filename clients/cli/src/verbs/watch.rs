@@ -206,6 +206,7 @@ fn text_line(event: &v1::Event) -> Option<String> {
         Body::ModelChanged(change) => ("model", change.model.clone()),
         Body::ModeChanged(change) => ("mode", change.mode.clone()),
         Body::Notice(notice) => ("notice", format!("{}: {}", notice.level, notice.text)),
+        Body::Opaque(it) if !it.damage.is_empty() => ("cannot be read:", it.damage.clone()),
         _ => return None,
     };
     Some(sanitize(&format!("{:>5} {kind} {about}", event.seq)).into_owned())

@@ -63,8 +63,8 @@ fn body(event: &Event) -> Body {
         }),
         EventBody::Notice { level, text } => Body::Notice(v1::Notice { level: level.clone(), text: text.clone() }),
         // Its notice says it to people.
-        EventBody::HistoryEased { .. } => Body::Opaque(v1::OpaqueEvent { kind: event.body.kind().to_owned() }),
-        EventBody::Opaque { kind, .. } => Body::Opaque(v1::OpaqueEvent { kind: kind.clone() }),
+        EventBody::HistoryEased { .. } => Body::Opaque(opaque(&event.body)),
+        EventBody::Opaque { .. } => Body::Opaque(opaque(&event.body)),
         EventBody::InputQueued { .. }
         | EventBody::InputTaken { .. }
         | EventBody::RunStarted { .. }
@@ -251,8 +251,12 @@ fn waiting_body(event: &Event) -> Body {
             answered: answer.is_some(),
             answer: answer.clone().unwrap_or_default(),
         }),
-        other => Body::Opaque(v1::OpaqueEvent { kind: other.kind().to_owned() }),
+        other => Body::Opaque(opaque(other)),
     }
+}
+
+fn opaque(body: &EventBody) -> v1::OpaqueEvent {
+    v1::OpaqueEvent { kind: body.kind().to_owned(), damage: body.damage().unwrap_or_default() }
 }
 
 fn tool_call_finished(name: &str, result: &ToolResult) -> v1::ToolCallFinished {

@@ -1,7 +1,8 @@
 //! Damage is found, named by its place, and never taken for news.
 
+use mcode_events::Event;
 use mcode_ids::Seq;
-use mcode_store::{Damage, ReadError, Store};
+use mcode_store::Store;
 
 use crate::rig::{Rig, Thread};
 
@@ -15,7 +16,7 @@ async fn six(rig: &Rig) -> Thread {
     thread
 }
 
-/// Opens the store, and sees the log end at `seq` with this damage; what is before it is readable.
+/// Opens the store, and sees this damage at `seq`: the event has a placeholder, all others are read.
 async fn damaged_at(rig: &Rig, thread: &Thread, seq: u64, what: &str) {
     let store = rig.open();
     let loaded = store.load(thread.id()).await.unwrap().unwrap();
@@ -23,30 +24,33 @@ async fn damaged_at(rig: &Rig, thread: &Thread, seq: u64, what: &str) {
     assert_eq!((damage.thread_id, damage.seq), (thread.id(), Seq::new(seq)), "{damage}");
     assert!(damage.what.contains(what), "'{}' should tell of '{what}'", damage.what);
     assert!(damage.to_string().contains(&format!("at event {seq}")), "{damage}");
-    assert_eq!(loaded.state.last_seq, Seq::new(seq - 1), "what is before it is good");
-    assert_eq!(read_until(&store, thread).await, (seq - 1, damage_of(&store, thread, seq).await));
+    let last = thread.state.last_seq;
+    assert_eq!(loaded.state.last_seq, last, "what is behind it is folded too");
+    let events = read_all(&store, thread).await;
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq.get()).collect();
+    assert_eq!(seqs, (1..=last.get()).collect::<Vec<_>>(), "every seq is there once");
+    let told = events[usize::try_from(seq).unwrap() - 1].body.damage();
+    assert_eq!(told.as_deref(), Some(damage.what.as_str()));
+    let before = store.load_to(thread.id(), Some(Seq::new(seq - 1))).await.unwrap().unwrap();
+    assert_eq!(before.damage, None, "what is before it is good");
 }
 
-/// Reads as a subscriber does; the last good seq, and the damage after it.
-async fn read_until(store: &Store, thread: &Thread) -> (u64, Option<Damage>) {
-    let mut after = Seq::ZERO;
+/// Reads as a subscriber does.
+async fn read_all(store: &Store, thread: &Thread) -> Vec<Event> {
+    let mut all: Vec<Event> = Vec::new();
     loop {
-        match store.read(thread.id(), after, 2, 1 << 20).await {
-            Ok(events) => match events.last() {
-                Some(last) => after = last.seq,
-                None => return (after.get(), None),
-            },
-            Err(ReadError::Damaged(damage)) => return (after.get(), Some(damage)),
-            Err(error) => panic!("{error}"),
+        let after = all.last().map_or(Seq::ZERO, |event| event.seq);
+        let events = store.read(thread.id(), after, 2, 1 << 20).await.unwrap();
+        if events.is_empty() {
+            return all;
         }
+        all.extend(events);
     }
 }
 
-async fn damage_of(store: &Store, thread: &Thread, seq: u64) -> Option<Damage> {
-    match store.read(thread.id(), Seq::new(seq - 1), 10, 1 << 20).await {
-        Err(ReadError::Damaged(damage)) => Some(damage),
-        _ => None,
-    }
+/// How many of the events cannot be read.
+async fn unreadable(store: &Store, thread: &Thread) -> usize {
+    read_all(store, thread).await.iter().filter(|event| event.body.damage().is_some()).count()
 }
 
 #[tokio::test]
@@ -178,4 +182,69 @@ async fn other_threads_are_not_touched_by_it() {
     whole.say(&store, "goes on").await.unwrap();
     let page = store.threads(mcode_store::ThreadFilter { page_size: 10, ..Default::default() }).await.unwrap();
     assert_eq!(page.rows.len(), 2, "both are listed");
+}
+
+#[tokio::test]
+async fn one_bad_row_of_two_hundred_hides_no_other() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    for number in 0..199 {
+        thread.say(&store, &format!("word {number}")).await.unwrap();
+    }
+    rig.sql(r#"UPDATE events SET payload = '{"role":"us' WHERE seq = 77"#);
+    assert_eq!(unreadable(&store, &thread).await, 1);
+    assert_eq!(crate::rig::words(&store, thread.id()).await.len(), 198);
+    let error = thread.say(&store, "more").await;
+    assert!(error.is_ok(), "the store itself takes what is appended; the thread's actor is who refuses");
+}
+
+#[tokio::test]
+async fn a_gap_of_many_rows_has_a_placeholder_for_each() {
+    let rig = Rig::new();
+    let thread = six(&rig).await;
+    rig.sql("DELETE FROM events WHERE seq IN (2, 3, 4)");
+    let store = rig.open();
+    assert_eq!(unreadable(&store, &thread).await, 3);
+    assert_eq!(store.load(thread.id()).await.unwrap().unwrap().damage.unwrap().seq, Seq::new(2));
+}
+
+/// Nothing but the thread's row says how long it is, and that may be what is damaged.
+#[tokio::test]
+async fn a_row_that_claims_events_without_end_is_not_believed() {
+    let rig = Rig::new();
+    let thread = six(&rig).await;
+    rig.sql("UPDATE threads SET last_seq = 9000000000000000000");
+    let store = rig.open();
+    let loaded = store.load(thread.id()).await.unwrap().unwrap();
+    assert_eq!(loaded.damage.unwrap().seq, Seq::new(7));
+    assert_eq!(loaded.state.last_seq, Seq::new(6 + 10_000));
+}
+
+/// A page that SQLite itself cannot read: the rows of the other pages are there.
+#[tokio::test]
+async fn a_torn_page_hides_its_own_rows_only() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut thread = rig.thread();
+    for number in 0..300 {
+        thread.say(&store, &format!("word {number} {}", "x".repeat(400))).await.unwrap();
+    }
+    drop(store);
+    // Everything is in the file itself after this.
+    let connection = rusqlite::Connection::open(rig.database()).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let page: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+    drop(connection);
+    let mut content = std::fs::read(rig.database()).unwrap();
+    let at = content.windows(9).position(|bytes| bytes == b"word 150 ").unwrap();
+    let start = at - at % usize::try_from(page).unwrap();
+    content[start..start + 64].fill(0xff);
+    std::fs::write(rig.database(), content).unwrap();
+    let store = rig.open();
+    let loaded = store.load(thread.id()).await.unwrap().unwrap();
+    assert!(loaded.damage.is_some());
+    assert_eq!(read_all(&store, &thread).await.len(), 301);
+    let lost = unreadable(&store, &thread).await;
+    assert!((1..=40).contains(&lost), "{lost} of 301 events are lost with one page");
 }

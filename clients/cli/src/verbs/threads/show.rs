@@ -200,6 +200,9 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         Body::Rewound(back) => {
             format!("\n{}", style.dim(&format!("— gone back to event {}: what is between does not count", back.to_seq)))
         }
+        Body::Opaque(it) if !it.damage.is_empty() => {
+            style.red(&sanitize_line(&format!("(event {} cannot be read: {})", event.seq, it.damage)))
+        }
         Body::RunResumed(_) => format!("\n{}", style.dim("— gone on with by another daemon")),
         Body::RunFinished(end) => {
             let why = end.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
