@@ -9,10 +9,11 @@ use mcode_proto::v1::model_service_client::ModelServiceClient;
 use mcode_proto::v1::permission_service_client::PermissionServiceClient;
 use mcode_proto::v1::project_service_client::ProjectServiceClient;
 use mcode_proto::v1::run_service_client::RunServiceClient;
+use mcode_proto::v1::storage_service_client::StorageServiceClient;
 use mcode_proto::v1::thread_service_client::ThreadServiceClient;
 use mcode_proto::v1::trust_service_client::TrustServiceClient;
 
-use crate::connect::{CALL_DEADLINE, Client, LONG_CALL_DEADLINE};
+use crate::connect::{CALL_DEADLINE, Client, LONG_CALL_DEADLINE, STORAGE_DEADLINE};
 use crate::error::ClientError;
 
 macro_rules! calls {
@@ -71,6 +72,9 @@ calls! {
     PermissionServiceClient explain_decision(ExplainDecisionRequest) -> ExplainDecisionResponse within CALL_DEADLINE;
     PermissionServiceClient list_decisions(ListDecisionsRequest) -> ListDecisionsResponse within CALL_DEADLINE;
     PermissionServiceClient check_decisions(CheckDecisionsRequest) -> CheckDecisionsResponse within LONG_CALL_DEADLINE;
+    StorageServiceClient check_storage(CheckStorageRequest) -> CheckStorageResponse within STORAGE_DEADLINE;
+    StorageServiceClient mend_storage(MendStorageRequest) -> MendStorageResponse within STORAGE_DEADLINE;
+    StorageServiceClient back_up(BackUpRequest) -> BackUpResponse within STORAGE_DEADLINE;
     TrustServiceClient get_trust(GetTrustRequest) -> GetTrustResponse within CALL_DEADLINE;
     TrustServiceClient allow_trust(AllowTrustRequest) -> AllowTrustResponse within CALL_DEADLINE;
     TrustServiceClient revoke_trust(RevokeTrustRequest) -> RevokeTrustResponse within CALL_DEADLINE;

@@ -19,6 +19,9 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline of calls that wait for something to end, such as a tool that is being killed.
 pub const LONG_CALL_DEADLINE: Duration = Duration::from_secs(120);
 
+/// Deadline of calls that look through or copy everything that is kept: a gigabyte takes some seconds.
+pub const STORAGE_DEADLINE: Duration = Duration::from_secs(3600);
+
 /// How often a call is made anew after the connection broke.
 const RETRIES: u32 = 2;
 

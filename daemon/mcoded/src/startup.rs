@@ -4,14 +4,14 @@
 //! that may fail in a way worth keeping, the locks before the data.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 use mcode_config::ConfigHandle;
 use mcode_endpoint::{Activated, EndpointError, SocketPath, bind, lock_file, lock_socket};
-use mcode_env::Dirs;
+use mcode_env::{Clock, Dirs, SystemClock};
 use mcode_text::chain;
 
 use crate::failure::Failure;
@@ -38,6 +38,9 @@ pub(crate) struct Options {
     /// Where to listen, instead of `MCODE_SOCKET` or the user's own place.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Bring back a copy that `mcode doctor --backup` has written, and end; no daemon may run meanwhile.
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
 }
 
 /// Runs until told to end.
@@ -61,7 +64,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("cannot start the runtime: {error}")))?;
-    let result = runtime.block_on(serve(&dirs, &socket, activated));
+    let result = match &options.restore {
+        Some(archive) => runtime.block_on(restore(&dirs, &socket, archive)),
+        None => runtime.block_on(serve(&dirs, &socket, activated)),
+    };
     // Blocking work that does not end by itself must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
@@ -101,6 +107,22 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
     drop(socket_lock);
     tracing::info!("ended");
     result.map_err(|error| Failure::internal(format!("serving failed: {}", chain(error.as_ref()))))
+}
+
+/// Brings a copy back while no daemon has the data, and tells what came of it on standard output, as JSON.
+async fn restore(dirs: &Dirs, socket: &SocketPath, archive: &Path) -> Result<(), Failure> {
+    let _data_lock = lock_data(dirs, socket).await?;
+    let now = SystemClock.now().to_string().replace([':', '.'], "");
+    let restored = mcode_store::restore(archive, &dirs.database(), &dirs.blobs(), &now)
+        .map_err(|error| Failure::config(format!("{}: {}", archive.display(), chain(&error))))?;
+    tracing::warn!(archive = %archive.display(), ?restored, "a copy was brought back");
+    let told = serde_json::json!({
+        "threads": restored.copied.threads,
+        "bodies": restored.copied.bodies,
+        "missing_bodies": restored.copied.missing,
+        "former": restored.former,
+    });
+    writeln!(io::stdout(), "{told}").map_err(|error| Failure::internal(format!("cannot tell it: {error}")))
 }
 
 /// Keeps daemons at other sockets away from the same data.

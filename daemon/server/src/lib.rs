@@ -170,6 +170,7 @@ where
             v1::event_service_server::EventServiceServer::new(services.clone()).max_encoding_message_size(limit),
         )
         .add_service(v1::permission_service_server::PermissionServiceServer::new(services.clone()))
+        .add_service(v1::storage_service_server::StorageServiceServer::new(services.clone()))
         .add_service(v1::trust_service_server::TrustServiceServer::new(services.clone()))
         .add_service(v1::approval_service_server::ApprovalServiceServer::new(services.clone()))
         .add_service(v1::model_service_server::ModelServiceServer::new(services));

@@ -12,6 +12,21 @@ use crate::error::StoreError;
 /// Bodies that are remembered as kept of late.
 const RECENT_MAX: usize = 1024;
 
+/// What the name of a file begins with that is being written.
+const BEGUN: &str = ".new-";
+/// Where damaged bodies are put, beside the folder.
+const BESIDE: &str = "damaged-blobs";
+
+/// A file in the folder, while nobody is known to name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Orphan {
+    pub(crate) path: PathBuf,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// Milliseconds since 1970 UTC.
+    pub(crate) changed_at_ms: i64,
+}
+
 /// A folder of blobs.
 #[derive(Debug)]
 pub(crate) struct BlobFiles {
@@ -40,6 +55,56 @@ impl BlobFiles {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::Io { path, source }),
             _ => Ok(()),
         }
+    }
+
+    /// The folders that bodies are in; one that cannot be listed has none.
+    pub(crate) fn shelves(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    }
+
+    /// The bodies in a folder, and what was begun and not finished there.
+    pub(crate) fn files(&self, shelf: &std::path::Path) -> Vec<Orphan> {
+        let entries = std::fs::read_dir(shelf).into_iter().flatten().flatten();
+        let file = |entry: std::fs::DirEntry| {
+            let (name, meta) = (entry.file_name().into_string().ok()?, entry.metadata().ok()?);
+            let since = meta.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+            let known = meta.is_file() && (is_hash(&name) || name.starts_with(BEGUN));
+            let changed_at_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+            known.then(|| Orphan { path: entry.path(), name, bytes: meta.len(), changed_at_ms })
+        };
+        entries.filter_map(file).collect()
+    }
+
+    /// Removes a file that nobody names; not one that was kept of late and is about to be named.
+    pub(crate) fn remove_orphan(&self, file: &Orphan) -> Result<bool, StoreError> {
+        let recent = self.recent();
+        if recent.contains(&file.name) {
+            return Ok(false);
+        }
+        let removed = std::fs::remove_file(&file.path);
+        drop(recent);
+        match removed {
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(StoreError::Io { path: file.path.clone(), source }),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// Puts a damaged body into a folder beside, so that the place is free for a whole one.
+    pub(crate) fn put_beside(&self, hash: &str) -> Result<(), StoreError> {
+        let beside = self.root.with_file_name(BESIDE);
+        let at = |source| StoreError::Io { path: beside.clone(), source };
+        mcode_env::files::create_private_dir(&beside).map_err(at)?;
+        match std::fs::rename(self.path(hash), beside.join(hash)) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(at(source)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The size of a body; 0 when it is not there.
+    pub(crate) fn size(&self, hash: &str) -> u64 {
+        if is_hash(hash) { std::fs::metadata(self.path(hash)).map_or(0, |meta| meta.len()) } else { 0 }
     }
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
@@ -90,13 +155,13 @@ impl BlobFiles {
 fn tempfile_in(dir: &std::path::Path) -> std::io::Result<(PathBuf, std::fs::File)> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let path = dir.join(format!(".new-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+    let path = dir.join(format!("{BEGUN}{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
     let file = std::fs::File::create(&path)?;
     Ok((path, file))
 }
 
 /// A hash is 64 hex digits; anything else could name a path.
-fn is_hash(hash: &str) -> bool {
+pub(crate) fn is_hash(hash: &str) -> bool {
     hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

@@ -39,6 +39,9 @@ pub enum StoreError {
     /// The blobs refuse.
     #[error(transparent)]
     Blob(#[from] BlobError),
+    /// Something that is only done to a whole store cannot be done.
+    #[error("it cannot be done: {0}")]
+    Undone(String),
     /// The writer has ended.
     #[error("the store is closed")]
     Closed,
@@ -54,13 +57,14 @@ impl StoreError {
             Self::Blob(BlobError::Missing(_) | BlobError::Damaged(_))
             | Self::TooNew { .. }
             | Self::Removed { .. }
+            | Self::Undone(_)
             | Self::Closed => false,
         }
     }
 }
 
 /// A quota or a limit on file sizes is no different from a full disk: the remedy is to make room.
-fn out_of_space(error: &std::io::Error) -> bool {
+pub(crate) fn out_of_space(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
@@ -113,6 +117,24 @@ pub enum ReadError {
     /// The store does not work.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<ReadError> for StoreError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error,
+            other @ ReadError::BadPageToken(_) => Self::Undone(other.to_string()),
+        }
+    }
+}
+
+impl From<AppendError> for StoreError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Store(error) => error,
+            other => Self::Undone(other.to_string()),
+        }
+    }
 }
 
 impl From<rusqlite::Error> for ReadError {

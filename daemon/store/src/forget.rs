@@ -28,6 +28,8 @@ fn log(transaction: &Transaction<'_>, blobs: &BlobFiles, log: ThreadId) -> Resul
     let name = log.to_string();
     crate::search::forget(transaction, &name, kept)?;
     transaction.execute("DELETE FROM events WHERE thread_id = ?1 AND seq > ?2", params![name, kept])?;
+    transaction.execute("DELETE FROM quarantine WHERE thread_id = ?1 AND seq > ?2", params![name, kept])?;
+    transaction.execute("DELETE FROM quarantine WHERE thread_id = ?1 AND ?2 = 0", params![name, kept])?;
     let named = crate::named::forget(transaction, log)?;
     if kept > 0 {
         crate::named::look_again(transaction, blobs, &name)?;

@@ -20,9 +20,9 @@ const FOLD_BATCH: u32 = 1000;
 /// Payload that is read at once when a log is folded, in bytes.
 const FOLD_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// Events beyond the end of a log that are told as missing: the thread's row is what says that there were more, and a
-/// damaged one must not keep a reader busy for ever.
-pub(crate) const MISSING_AT_END_MAX: u64 = 10_000;
+/// Events beyond the end of a log that may be missing one by one: only the thread's row says that there were more, and one
+/// that says more than that is not believed.
+const MISSING_AT_END_MAX: u64 = 10_000;
 
 /// What a placeholder counts as, in bytes of payload.
 const PLACEHOLDER_BYTES: usize = 64;
@@ -33,8 +33,8 @@ pub(crate) struct Reach {
     /// When it was made, milliseconds since 1970 UTC.
     created_at: i64,
     /// Its last event as its row says.
-    known: Seq,
-    /// Its last event that is read: the row's, within [`MISSING_AT_END_MAX`] of what is there.
+    pub(crate) known: Seq,
+    /// The last event that is read: the row's, or the last that is there when the row is not believed.
     pub(crate) last: Seq,
 }
 
@@ -60,6 +60,11 @@ impl Batch {
         let (at_ms, known) = (reach.created_at, reach.known);
         let (events, damage, expected) = (Vec::new(), Vec::new(), after.next());
         Self { thread_id, events, damage, expected, at_ms, known, bytes: 0, max, max_bytes }
+    }
+
+    /// Room for so much of a log itself.
+    pub(crate) fn of_log(log: ThreadId, after: Seq, upto: Seq, max: u32, max_bytes: usize) -> Self {
+        Self::new(log, after, max, max_bytes, Reach { created_at: 0, known: upto, last: upto })
     }
 
     fn is_full(&self) -> bool {
@@ -121,8 +126,8 @@ impl Reader<'_> {
             )?
             .query_row([&id], |row| row.get(0))?;
         let seq = |value: i64| Seq::new(u64::try_from(value).unwrap_or(0));
-        let known = seq(known);
-        let last = known.min(Seq::new(seq(there).get().saturating_add(MISSING_AT_END_MAX)));
+        let (known, there) = (seq(known), seq(there));
+        let last = if known.get() > there.get().saturating_add(MISSING_AT_END_MAX) { there } else { known };
         Ok(Some(Reach { created_at, known, last }))
     }
 
@@ -218,7 +223,7 @@ fn unreadable(error: &rusqlite::Error) -> String {
 }
 
 /// Whether the file is bad there, and not only out of reach for now.
-fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }

@@ -28,6 +28,17 @@ impl Readers {
         Self { database, blobs, idle: Mutex::new(Vec::new()) }
     }
 
+    pub(crate) fn database(&self) -> &std::path::Path {
+        &self.database
+    }
+
+    /// The file of what was written last.
+    pub(crate) fn wal(&self) -> PathBuf {
+        let mut name = self.database.clone().into_os_string();
+        name.push("-wal");
+        name.into()
+    }
+
     /// Runs a read on a thread that may wait for the disk.
     pub(crate) async fn run<T, F>(self: &Arc<Self>, read: F) -> Result<T, ReadError>
     where

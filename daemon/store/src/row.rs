@@ -3,7 +3,7 @@
 use mcode_events::blob::Blobs;
 use mcode_events::event::{Event, EventBody};
 use mcode_ids::{Seq, ThreadId};
-use rusqlite::Row;
+use rusqlite::{Connection, Row, params};
 
 use crate::blobs::BlobFiles;
 use crate::error::{AppendError, Damage};
@@ -65,6 +65,28 @@ impl EventRow {
         };
         row.checksum = row.sum(event.thread_id);
         Ok(row)
+    }
+
+    /// Writes the row into the log of a thread.
+    pub(crate) fn insert(&self, connection: &Connection, thread: &str) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(
+                "INSERT INTO events (thread_id, seq, at, kind, version, run_id, turn_id, spilled, payload, checksum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?
+            .execute(params![
+                thread,
+                self.seq,
+                self.at,
+                self.kind,
+                self.version,
+                self.run_id,
+                self.turn_id,
+                self.spilled,
+                self.payload,
+                self.checksum
+            ])
+            .map(drop)
     }
 
     fn sum(&self, thread_id: ThreadId) -> i64 {

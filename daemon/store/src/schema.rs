@@ -210,6 +210,18 @@ CREATE TABLE searched (
 CREATE TABLE unsearched (thread_id TEXT PRIMARY KEY) WITHOUT ROWID;
 INSERT INTO unsearched SELECT thread_id FROM threads WHERE ephemeral = 0;
 ",
+    // What was damaged and is set aside: columns without a type take whatever there was. A lost body has the number 0.
+    "
+CREATE TABLE quarantine (
+    n         INTEGER PRIMARY KEY,
+    moved_at  INTEGER NOT NULL,
+    what      TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    seq       INTEGER NOT NULL,
+    at, kind, version, run_id, turn_id, spilled, payload, checksum
+);
+CREATE INDEX quarantine_by_thread ON quarantine (thread_id, seq);
+",
 ];
 
 /// The schema version that first had the table of usage.
@@ -219,12 +231,15 @@ const USAGE_SINCE: i64 = 4;
 pub(crate) fn open(path: &Path, blobs: &BlobFiles) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(path)?;
     settings(&connection)?;
+    // Of an empty database only; an older one is changed by `care::space`.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
     // What is deleted is overwritten, and does not stay readable in the file.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     migrate(&mut connection, path)?;
+    crate::care::space::make_able(&connection)?;
     crate::named::fill(&mut connection, blobs)?;
     Ok(connection)
 }
@@ -242,6 +257,32 @@ fn settings(connection: &Connection) -> Result<(), StoreError> {
     connection.pragma_update(None, "cache_size", -1024)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(())
+}
+
+/// Whether a database that came from elsewhere has a version that is known, with the tables of that version and nothing
+/// else: no trigger and no view that would act when it is written to.
+pub(crate) fn expect_own(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found > known {
+        return Err(StoreError::TooNew { path: path.to_path_buf(), found, known });
+    }
+    let own = Connection::open_in_memory()?;
+    for step in MIGRATIONS.iter().take(usize::try_from(found).unwrap_or(0)) {
+        own.execute_batch(step)?;
+    }
+    if found < 1 || objects(connection)? != objects(&own)? {
+        return Err(StoreError::Undone("its database is not one of mcode".to_owned()));
+    }
+    Ok(())
+}
+
+/// Everything that a schema holds, by kind, name and text.
+fn objects(connection: &Connection) -> rusqlite::Result<Vec<(String, String, String)>> {
+    connection
+        .prepare("SELECT type, name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect()
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {

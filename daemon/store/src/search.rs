@@ -153,6 +153,19 @@ pub(crate) fn forget(transaction: &Transaction<'_>, log: &str, kept: i64) -> rus
     Ok(())
 }
 
+/// Forgets the index, and notes that everything has to be looked through.
+pub(crate) fn begin_anew(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "INSERT INTO said (said) VALUES ('delete-all');
+         DELETE FROM said_at;
+         DELETE FROM searched;
+         INSERT INTO searched SELECT thread_id, max(upto) FROM lineage GROUP BY thread_id;
+         INSERT OR IGNORE INTO unsearched SELECT thread_id FROM threads WHERE ephemeral = 0;
+         INSERT OR IGNORE INTO unsearched
+             SELECT DISTINCT log FROM lineage WHERE log NOT IN (SELECT thread_id FROM threads);",
+    )
+}
+
 /// Notes that a thread has events that were not looked through.
 pub(crate) fn note(transaction: &Transaction<'_>, thread: &str) -> rusqlite::Result<()> {
     transaction.prepare_cached("INSERT OR IGNORE INTO unsearched (thread_id) VALUES (?1)")?.execute([thread]).map(drop)

@@ -20,12 +20,21 @@ const PIECE_MS: i64 = 15 * 60 * 1000;
 /// Tokens that are counted of one request, so that no sum overflows.
 const TOKENS_MAX: i64 = 1 << 40;
 
+/// The columns of the table, in the order of [`FROM_LOG`].
+const COLUMNS: &str = "thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose, input_tokens, \
+                       output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced";
+
+/// Puts rows into the table, in the order of [`FROM_LOG`].
+const INTO: &str = "INSERT INTO usage (thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose,
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced)";
+
+/// What was spent does not become less when its event is damaged and set aside.
+const NOT_SET_ASIDE: &str = "NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.thread_id = usage.thread_id AND q.seq = usage.seq)";
+
 /// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it. Of a
 /// damaged event counts what can be read, each number within a bound that leaves room for sums: it must not keep the daemon
 /// from starting.
 const FROM_LOG: &str = "
-INSERT INTO usage (thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose,
-    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced)
 SELECT e.thread_id, e.seq, e.at, t.project_id, coalesce(e.run_id, ''), coalesce(e.payload ->> '$.goal_id', ''),
     coalesce(e.payload ->> '$.model', ''),
     substr(coalesce(e.payload ->> '$.model', ''), 1, instr(coalesce(e.payload ->> '$.model', '') || '/', '/') - 1),
@@ -178,7 +187,7 @@ impl Paid<'_> {
 
 /// Fills the table of a database that had none: from the log, and what is known of threads that are not in it any more.
 pub(crate) fn fill(connection: &Connection) -> Result<(), StoreError> {
-    connection.execute(FROM_LOG, [])?;
+    connection.execute(&format!("{INTO} {FROM_LOG}"), [])?;
     connection.execute(
         "INSERT INTO usage (thread_id, seq, at, project_id, run_id, goal_id, model, provider, purpose,
          input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced)
@@ -193,9 +202,29 @@ pub(crate) fn fill(connection: &Connection) -> Result<(), StoreError> {
 
 /// Makes the rows of all threads that are there anew from the log.
 pub(crate) fn rebuild(transaction: &Transaction<'_>) -> Result<(), StoreError> {
-    transaction.execute("DELETE FROM usage WHERE thread_id IN (SELECT thread_id FROM threads)", [])?;
-    transaction.execute(FROM_LOG, [])?;
+    let sql = format!("DELETE FROM usage WHERE thread_id IN (SELECT thread_id FROM threads) AND {NOT_SET_ASIDE}");
+    transaction.execute(&sql, [])?;
+    transaction.execute(&format!("{INTO} {FROM_LOG}"), [])?;
     Ok(())
+}
+
+/// Makes the rows of one thread anew from its log.
+pub(crate) fn rebuild_thread(transaction: &Transaction<'_>, thread: &str) -> rusqlite::Result<()> {
+    transaction.execute(&format!("DELETE FROM usage WHERE thread_id = ?1 AND {NOT_SET_ASIDE}"), [thread])?;
+    transaction.execute(&format!("{INTO} {FROM_LOG} AND e.thread_id = ?1"), [thread])?;
+    Ok(())
+}
+
+/// Whether the rows of a thread are not those of its log.
+pub(crate) fn differs(connection: &Connection, thread: &str) -> rusqlite::Result<bool> {
+    let kept = format!("SELECT {COLUMNS} FROM usage WHERE thread_id = ?1 AND {NOT_SET_ASIDE}");
+    let made = format!("{FROM_LOG} AND e.thread_id = ?1");
+    connection
+        .prepare_cached(&format!(
+            "SELECT EXISTS (SELECT * FROM ({kept}) EXCEPT SELECT * FROM ({made}))
+                 OR EXISTS (SELECT * FROM ({made}) EXCEPT SELECT * FROM ({kept}))"
+        ))?
+        .query_row([thread], |row| row.get(0))
 }
 
 impl Reader<'_> {

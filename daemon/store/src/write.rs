@@ -103,6 +103,20 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
+    /// Does what is no transaction, such as giving space back; appends wait meanwhile.
+    pub(crate) async fn tend<T, F>(&self, tend: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let run = move |connection: Result<&mut Connection, StoreError>, _now| {
+            let _ = reply.send(connection.and_then(|connection| tend(connection))).is_ok();
+        };
+        self.send(Command::Change(Change(Box::new(run)))).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
     pub(crate) async fn audit(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Audit(entries, reply)).await?;
@@ -263,23 +277,8 @@ fn write(
     if actual != append.expected {
         return Err(AppendError::Conflict { thread_id: append.thread_id, expected: append.expected, actual });
     }
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO events (thread_id, seq, at, kind, version, run_id, turn_id, spilled, payload, checksum)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?;
     for row in rows {
-        insert.execute(params![
-            thread,
-            row.seq,
-            row.at,
-            row.kind,
-            row.version,
-            row.run_id,
-            row.turn_id,
-            row.spilled,
-            row.payload,
-            row.checksum
-        ])?;
+        row.insert(transaction, &thread)?;
     }
     named.keep(transaction, &thread)?;
     for (event, row) in append.events.iter().zip(rows) {
@@ -345,7 +344,7 @@ fn write_look_ups(transaction: &Transaction<'_>, thread: &str, body: &EventBody)
     Ok(())
 }
 
-fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
+pub(crate) fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
     // The root of a thread whose log does not say it was found out when the table was made.
     transaction
         .prepare_cached(
@@ -383,7 +382,7 @@ fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) ->
     Ok(())
 }
 
-fn write_run(transaction: &Transaction<'_>, run: &RunRow) -> Result<(), AppendError> {
+pub(crate) fn write_run(transaction: &Transaction<'_>, run: &RunRow) -> Result<(), AppendError> {
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO runs (run_id, thread_id, active, started_at, record) VALUES (?1, ?2, ?3, ?4, ?5)",

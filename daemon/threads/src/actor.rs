@@ -72,7 +72,7 @@ pub(crate) struct Actor {
     pub(crate) closing: bool,
     /// Commands are left to the next daemon when this one ends.
     pub(crate) keeping: bool,
-    head: Arc<watch::Sender<Seq>>,
+    pub(crate) head: Arc<watch::Sender<Seq>>,
     commands: mpsc::Receiver<Command>,
     signals: mpsc::Receiver<AgentSignal>,
 }
@@ -313,6 +313,10 @@ impl Actor {
                 let _ = reply.send(result).is_ok();
             }
             Command::Outlasts { reply } => drop(reply.send(Ok(self.active.is_some() && self.outlasts()))),
+            Command::Mended { text, reply } => {
+                let result = self.mended(text).await;
+                let _ = reply.send(result).is_ok();
+            }
             Command::Close { keep, reply } => self.close(keep, reply),
             Command::End { delete, reply } => self.end(delete, reply),
         }
@@ -375,7 +379,7 @@ impl Actor {
     }
 
     /// The state was ahead of the log: goes back to what the log says.
-    async fn reload(&mut self) {
+    pub(crate) async fn reload(&mut self) {
         match self.deps.store.load(self.thread_id).await {
             Ok(Some(loaded)) => {
                 self.state = Arc::new(loaded.state);

@@ -281,6 +281,11 @@ pub(crate) enum Command {
     Outlasts {
         reply: Reply<bool>,
     },
+    /// The log was mended: it is read anew. The text is what the thread is told; empty is nothing.
+    Mended {
+        text: String,
+        reply: Reply<()>,
+    },
     /// `keep` leaves commands to the next daemon.
     Close {
         keep: bool,
@@ -301,7 +306,7 @@ impl Command {
             Self::Rewind { reply, .. } | Self::End { reply, .. } => drop(reply.send(Err(error))),
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
-            Self::Cancel { reply, .. } | Self::Close { reply, .. } => drop(reply.send(Err(error))),
+            Self::Cancel { reply, .. } | Self::Close { reply, .. } | Self::Mended { reply, .. } => drop(reply.send(Err(error))),
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
             Self::Outlasts { reply } => drop(reply.send(Err(error))),

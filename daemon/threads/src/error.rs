@@ -2,7 +2,7 @@
 
 use mcode_ids::{RunId, Seq, ThreadId};
 use mcode_models::ModelError;
-use mcode_store::{AppendError, Damage, ReadError, StoreError};
+use mcode_store::{AppendError, ArchiveError, Damage, ReadError, StoreError};
 
 /// A command was not carried out; nothing of it is in the log.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +133,12 @@ impl From<ReadError> for ThreadError {
             }
             ReadError::Store(error) => Self::Store(Box::new(error)),
         }
+    }
+}
+
+impl From<ArchiveError> for ThreadError {
+    fn from(error: ArchiveError) -> Self {
+        StoreError::from(error).into()
     }
 }
 

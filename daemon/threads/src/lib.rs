@@ -21,6 +21,7 @@ mod ending;
 pub mod error;
 mod identity;
 mod inputs;
+mod mending;
 mod pending;
 pub mod permissions;
 mod porting;
@@ -54,7 +55,7 @@ pub use mcode_events::audit::AuditEntry;
 pub use mcode_events::checkpoint::CheckpointMark;
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
-    AuditCheck, AuditRow, Found, GrantRow, Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter,
+    ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said, SearchFilter, Space, SpaceRow, StoreError, ThreadFilter,
     ThreadRow, UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};

@@ -51,6 +51,21 @@ impl Threads {
                     }
                 }
             }
+            self.tidy().await;
+        }
+    }
+
+    /// Gives back what is free on the disk, for as long as no run is at work.
+    async fn tidy(&self) {
+        while self.active_runs().await.is_ok_and(|active| active == 0) {
+            match self.deps().store.tidy_some().await {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "space cannot be given back now");
+                    return;
+                }
+            }
         }
     }
 

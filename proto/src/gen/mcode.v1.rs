@@ -2735,9 +2735,12 @@ pub struct Notice {
 /// An event that this daemon can not explain.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OpaqueEvent {
-    /// Its stored kind.
+    /// Its stored kind; `damaged` for one that can not be read.
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
+    /// What is wrong with one that can not be read; empty for others.
+    #[prost(string, tag = "2")]
+    pub damage: ::prost::alloc::string::String,
 }
 /// A live update. Not stored: the durable event that ends its item holds all of it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8069,6 +8072,582 @@ pub mod project_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "mcode.v1.ProjectService";
     impl<T> tonic::server::NamedService for ProjectServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Asks whether everything is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CheckStorageRequest {}
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StorageFault {
+    /// `database`, `event`, `body`, `list` or `index`.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The thread, where it is about one.
+    #[prost(string, tag = "2")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// The event, where it is about one.
+    #[prost(uint64, tag = "3")]
+    pub seq: u64,
+    /// What is wrong.
+    #[prost(string, tag = "4")]
+    pub what: ::prost::alloc::string::String,
+}
+/// What a project takes on the disk.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StorageUse {
+    /// The project.
+    #[prost(string, tag = "1")]
+    pub project_id: ::prost::alloc::string::String,
+    /// Its root folder.
+    #[prost(string, tag = "2")]
+    pub root: ::prost::alloc::string::String,
+    /// Threads of it.
+    #[prost(uint64, tag = "3")]
+    pub threads: u64,
+    /// Bytes of events in the database.
+    #[prost(uint64, tag = "4")]
+    pub log_bytes: u64,
+    /// Bytes of bodies in files; one that several projects have counts for each.
+    #[prost(uint64, tag = "5")]
+    pub body_bytes: u64,
+}
+/// What was found.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CheckStorageResponse {
+    /// Threads that were looked through.
+    #[prost(uint64, tag = "1")]
+    pub threads: u64,
+    /// Events that were read.
+    #[prost(uint64, tag = "2")]
+    pub events: u64,
+    /// Bodies that were read.
+    #[prost(uint64, tag = "3")]
+    pub bodies: u64,
+    /// What is wrong, the first of it.
+    #[prost(message, repeated, tag = "4")]
+    pub faults: ::prost::alloc::vec::Vec<StorageFault>,
+    /// How much more is wrong.
+    #[prost(uint64, tag = "5")]
+    pub more_faults: u64,
+    /// Bodies that nobody names, and their size.
+    #[prost(uint64, tag = "6")]
+    pub orphans: u64,
+    #[prost(uint64, tag = "7")]
+    pub orphan_bytes: u64,
+    /// Events that were set aside by earlier mending.
+    #[prost(uint64, tag = "8")]
+    pub set_aside: u64,
+    /// What projects take, the largest first.
+    #[prost(message, repeated, tag = "9")]
+    pub r#use: ::prost::alloc::vec::Vec<StorageUse>,
+    /// Size of the database, and how much of it is free for what comes next.
+    #[prost(uint64, tag = "10")]
+    pub database_bytes: u64,
+    #[prost(uint64, tag = "11")]
+    pub free_bytes: u64,
+    /// Size of the index of what was said.
+    #[prost(uint64, tag = "12")]
+    pub index_bytes: u64,
+}
+/// Asks to mend what can be mended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MendStorageRequest {}
+/// What was done.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MendStorageResponse {
+    /// Events that were set aside.
+    #[prost(uint64, tag = "1")]
+    pub set_aside: u64,
+    /// Bodies that are lost or damaged, and are not looked for any more.
+    #[prost(uint64, tag = "2")]
+    pub lost_bodies: u64,
+    /// Threads whose rows were made anew.
+    #[prost(string, repeated, tag = "3")]
+    pub thread_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Bodies that nobody named and are gone, and their size.
+    #[prost(uint64, tag = "4")]
+    pub orphans: u64,
+    #[prost(uint64, tag = "5")]
+    pub orphan_bytes: u64,
+    /// Whether the index of what was said is being made anew.
+    #[prost(bool, tag = "6")]
+    pub index_rebuilt: bool,
+}
+/// Asks for a copy.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackUpRequest {
+    /// The file: absolute, not there yet.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+}
+/// The copy that was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BackUpResponse {
+    /// Its size in bytes.
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+    /// Threads in it.
+    #[prost(uint64, tag = "2")]
+    pub threads: u64,
+    /// Bodies in it.
+    #[prost(uint64, tag = "3")]
+    pub bodies: u64,
+    /// Bodies that events name and that were not there.
+    #[prost(uint64, tag = "4")]
+    pub missing_bodies: u64,
+}
+/// Generated client implementations.
+pub mod storage_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Looks after the database and the stored bodies.
+    #[derive(Debug, Clone)]
+    pub struct StorageServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl StorageServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> StorageServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> StorageServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            StorageServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Looks through everything that is kept. Changes nothing, and appends do not wait for it.
+        pub async fn check_storage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CheckStorageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckStorageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.StorageService/CheckStorage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.StorageService", "CheckStorage"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Mends what can be mended: what is damaged is set aside and never thrown away. For people only.
+        pub async fn mend_storage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MendStorageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MendStorageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.StorageService/MendStorage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.StorageService", "MendStorage"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Writes one consistent copy of everything into a file. For people only.
+        pub async fn back_up(
+            &mut self,
+            request: impl tonic::IntoRequest<super::BackUpRequest>,
+        ) -> std::result::Result<tonic::Response<super::BackUpResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.StorageService/BackUp",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.StorageService", "BackUp"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod storage_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with StorageServiceServer.
+    #[async_trait]
+    pub trait StorageService: std::marker::Send + std::marker::Sync + 'static {
+        /// Looks through everything that is kept. Changes nothing, and appends do not wait for it.
+        async fn check_storage(
+            &self,
+            request: tonic::Request<super::CheckStorageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CheckStorageResponse>,
+            tonic::Status,
+        >;
+        /// Mends what can be mended: what is damaged is set aside and never thrown away. For people only.
+        async fn mend_storage(
+            &self,
+            request: tonic::Request<super::MendStorageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MendStorageResponse>,
+            tonic::Status,
+        >;
+        /// Writes one consistent copy of everything into a file. For people only.
+        async fn back_up(
+            &self,
+            request: tonic::Request<super::BackUpRequest>,
+        ) -> std::result::Result<tonic::Response<super::BackUpResponse>, tonic::Status>;
+    }
+    /// Looks after the database and the stored bodies.
+    #[derive(Debug)]
+    pub struct StorageServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> StorageServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for StorageServiceServer<T>
+    where
+        T: StorageService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.StorageService/CheckStorage" => {
+                    #[allow(non_camel_case_types)]
+                    struct CheckStorageSvc<T: StorageService>(pub Arc<T>);
+                    impl<
+                        T: StorageService,
+                    > tonic::server::UnaryService<super::CheckStorageRequest>
+                    for CheckStorageSvc<T> {
+                        type Response = super::CheckStorageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CheckStorageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StorageService>::check_storage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CheckStorageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.StorageService/MendStorage" => {
+                    #[allow(non_camel_case_types)]
+                    struct MendStorageSvc<T: StorageService>(pub Arc<T>);
+                    impl<
+                        T: StorageService,
+                    > tonic::server::UnaryService<super::MendStorageRequest>
+                    for MendStorageSvc<T> {
+                        type Response = super::MendStorageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MendStorageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StorageService>::mend_storage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MendStorageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.StorageService/BackUp" => {
+                    #[allow(non_camel_case_types)]
+                    struct BackUpSvc<T: StorageService>(pub Arc<T>);
+                    impl<
+                        T: StorageService,
+                    > tonic::server::UnaryService<super::BackUpRequest>
+                    for BackUpSvc<T> {
+                        type Response = super::BackUpResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::BackUpRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StorageService>::back_up(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BackUpSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for StorageServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.StorageService";
+    impl<T> tonic::server::NamedService for StorageServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -16,7 +16,7 @@ mod lock;
 mod private_dir;
 pub mod socket;
 
-pub use autostart::{StartError, StartOptions, connect_or_start};
+pub use autostart::{StartError, StartOptions, connect_or_start, find_program};
 pub use bind::{Activated, Bound, DaemonLock, Incoming, bind, lock_socket};
 pub use connect::{ConnectError, connect, health};
 pub use error::EndpointError;

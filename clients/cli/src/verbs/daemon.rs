@@ -108,7 +108,7 @@ async fn show_info(context: &Context, client: &Client) -> Outcome {
 }
 
 /// Ends the daemon and waits until it is gone; `false` when none was there.
-async fn stop(context: &Context, request: v1::ShutdownRequest) -> Result<bool, ClientError> {
+pub(crate) async fn stop(context: &Context, request: v1::ShutdownRequest) -> Result<bool, ClientError> {
     let client = match context.connect_running().await {
         Ok(client) => client,
         Err(error) if is_absent(&error) => return Ok(false),

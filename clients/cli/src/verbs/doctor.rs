@@ -18,6 +18,7 @@ use crate::style::Style;
 use crate::times::count;
 use crate::verbs::Outcome;
 use crate::verbs::models::catalogue_line;
+use crate::verbs::storage::StorageArgs;
 
 /// Most models that are looked at for a usable one.
 const MODELS_MAX: u32 = 500;
@@ -35,7 +36,10 @@ const SERVER_WAIT: Duration = Duration::from_secs(2);
 
 /// Check everything.
 #[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {}
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    storage: StorageArgs,
+}
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +91,10 @@ impl Check {
     }
 }
 
-pub(crate) async fn run(context: &Context, _: DoctorArgs) -> Outcome {
+pub(crate) async fn run(context: &Context, args: DoctorArgs) -> Outcome {
+    if let Some(outcome) = args.storage.run(context).await {
+        return outcome;
+    }
     let mut checks = vec![folder("config", &context.dirs.config), folder("data", &context.dirs.data)];
     checks.push(folder("state", &context.dirs.state));
     checks.extend(config(context));

@@ -15,6 +15,7 @@ pub(crate) mod permissions;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod runs;
+pub(crate) mod storage;
 pub(crate) mod threads;
 pub(crate) mod trust;
 pub(crate) mod usage;

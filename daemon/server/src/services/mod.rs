@@ -11,6 +11,7 @@ mod porting;
 mod project;
 mod run;
 mod search;
+mod storage;
 mod thread;
 mod trust;
 mod usage;

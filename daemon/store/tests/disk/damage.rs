@@ -218,7 +218,11 @@ async fn a_row_that_claims_events_without_end_is_not_believed() {
     let store = rig.open();
     let loaded = store.load(thread.id()).await.unwrap().unwrap();
     assert_eq!(loaded.damage.unwrap().seq, Seq::new(7));
-    assert_eq!(loaded.state.last_seq, Seq::new(6 + 10_000));
+    assert_eq!(loaded.state.last_seq, Seq::new(6));
+    rig.sql("UPDATE threads SET last_seq = 6 + 10000");
+    assert_eq!(unreadable(&store, &thread).await, 10_000, "so much is told one by one");
+    rig.sql("UPDATE threads SET last_seq = 6 + 10001");
+    assert_eq!(unreadable(&store, &thread).await, 0);
 }
 
 /// A page that SQLite itself cannot read: the rows of the other pages are there.

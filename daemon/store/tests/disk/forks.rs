@@ -7,7 +7,7 @@ use mcode_store::{AppendError, SearchFilter, Store, ThreadFilter};
 use crate::rig::{Rig, Thread, notice};
 
 /// A fork as its actor makes it.
-async fn fork(rig: &Rig, store: &Store, parent: ThreadId, at: u64) -> Result<Thread, AppendError> {
+pub async fn fork(rig: &Rig, store: &Store, parent: ThreadId, at: u64) -> Result<Thread, AppendError> {
     let point = ForkPoint { parent_id: parent, seq: Seq::new(at) };
     let state = store.load_to(parent, Some(point.seq)).await.unwrap().unwrap().state;
     let mut thread = rig.thread_of(state);

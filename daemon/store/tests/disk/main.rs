@@ -8,6 +8,8 @@
     unreachable_pub
 )]
 
+mod backup;
+mod care;
 mod chain;
 mod damage;
 mod forks;

@@ -28,11 +28,11 @@ fn output(text: &str) -> NewEvent {
     NewEvent::of_thread(EventBody::ToolCallFinished { name: "shell".into(), result })
 }
 
-async fn indexed(store: &Store) {
+pub async fn indexed(store: &Store) {
     while store.index_some().await.unwrap() {}
 }
 
-async fn find(store: &Store, query: &str) -> Found {
+pub async fn find(store: &Store, query: &str) -> Found {
     let filter = SearchFilter { query: query.into(), page_size: 50, ..SearchFilter::default() };
     store.search(filter).await.unwrap()
 }

@@ -9,7 +9,7 @@ use crate::rig::Rig;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-fn paid(model: &str, tokens: u64, cost_usd: f64, purpose: UsagePurpose) -> EventBody {
+pub fn paid(model: &str, tokens: u64, cost_usd: f64, purpose: UsagePurpose) -> EventBody {
     let usage = Usage { input_tokens: tokens, output_tokens: 1, cache_read_tokens: 3, cost_usd, ..Usage::default() };
     EventBody::UsageRecorded { model: model.into(), usage, purpose, priced: cost_usd > 0.0, goal_id: None }
 }

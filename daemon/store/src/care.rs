@@ -1,0 +1,8 @@
+//! Looking after what is kept: [`check`] finds what is damaged, [`mend`] sets it aside, [`space`] tells what it takes and
+//! gives back what is free, [`backup`] copies it.
+
+pub(crate) mod backup;
+pub(crate) mod check;
+pub(crate) mod logs;
+pub(crate) mod mend;
+pub(crate) mod space;
