@@ -40,9 +40,7 @@ use mcode_events::usage::NanoUsd;
 use mcode_ids::{ApprovalId, GoalId, ProjectId, QuestionId, RequestId, RunId, Seq, ThreadId, ToolCallId};
 
 pub use crate::audit::{AUDIT_CUT, AUDIT_RECORDS_MAX, AuditCheck, AuditRow};
-pub use crate::care::backup::{
-    ARCHIVE_ENTRIES_MAX, ARCHIVE_ENTRY_BYTES_MAX, ArchiveError, Copied, Restored, restore,
-};
+pub use crate::care::backup::{ARCHIVE_ENTRIES_MAX, ARCHIVE_ENTRY_BYTES_MAX, ArchiveError, Copied, Restored, restore};
 pub use crate::care::check::{Check, FAULTS_TOLD_MAX, Fault, FaultKind};
 pub use crate::care::mend::{Mended, ORPHAN_AGE_MS};
 pub use crate::care::space::{Space, SpaceRow};

@@ -7,10 +7,10 @@ use mcode_events::ForkPoint;
 use mcode_ids::{RequestId, RunId, Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::StoredResponse;
 use crate::blobs::BlobFiles;
 use crate::error::{ReadError, StoreError};
 use crate::projection::{Page, RunRow, ThreadFilter, ThreadRow};
-use crate::StoredResponse;
 
 /// Idle connections that are kept.
 const IDLE_MAX: usize = 2;

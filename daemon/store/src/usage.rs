@@ -29,7 +29,8 @@ const INTO: &str = "INSERT INTO usage (thread_id, seq, at, project_id, run_id, g
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nanos, priced)";
 
 /// What was spent does not become less when its event is damaged and set aside.
-const NOT_SET_ASIDE: &str = "NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.thread_id = usage.thread_id AND q.seq = usage.seq)";
+const NOT_SET_ASIDE: &str =
+    "NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.thread_id = usage.thread_id AND q.seq = usage.seq)";
 
 /// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it. Of a
 /// damaged event counts what can be read, each number within a bound that leaves room for sums: it must not keep the daemon

@@ -344,9 +344,9 @@ fn write_look_ups(transaction: &Transaction<'_>, thread: &str, body: &EventBody)
     Ok(())
 }
 
-pub(crate) fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
+pub(crate) fn write_thread(connection: &Connection, thread: &str, row: &ThreadRow) -> Result<(), AppendError> {
     // The root of a thread whose log does not say it was found out when the table was made.
-    transaction
+    connection
         .prepare_cached(
             "INSERT INTO threads (thread_id, project_id, cwd, title, model, mode, activity, active_run, archived, ephemeral,
              unfinished, created_at, updated_at, last_seq, usage, root, pinned, tags, preview, parent, parent_seq)
@@ -382,8 +382,8 @@ pub(crate) fn write_thread(transaction: &Transaction<'_>, thread: &str, row: &Th
     Ok(())
 }
 
-pub(crate) fn write_run(transaction: &Transaction<'_>, run: &RunRow) -> Result<(), AppendError> {
-    transaction
+pub(crate) fn write_run(connection: &Connection, run: &RunRow) -> Result<(), AppendError> {
+    connection
         .prepare_cached(
             "INSERT OR REPLACE INTO runs (run_id, thread_id, active, started_at, record) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?

@@ -306,7 +306,9 @@ impl Command {
             Self::Rewind { reply, .. } | Self::End { reply, .. } => drop(reply.send(Err(error))),
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
-            Self::Cancel { reply, .. } | Self::Close { reply, .. } | Self::Mended { reply, .. } => drop(reply.send(Err(error))),
+            Self::Cancel { reply, .. } | Self::Close { reply, .. } | Self::Mended { reply, .. } => {
+                drop(reply.send(Err(error)))
+            }
             Self::Resolve { reply, .. } | Self::Answer { reply, .. } => drop(reply.send(Err(error))),
             Self::State { reply } => drop(reply.send(Err(error))),
             Self::Outlasts { reply } => drop(reply.send(Err(error))),

@@ -55,8 +55,9 @@ pub use mcode_events::audit::AuditEntry;
 pub use mcode_events::checkpoint::CheckpointMark;
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
-    ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said, SearchFilter, Space, SpaceRow, StoreError, ThreadFilter,
-    ThreadRow, UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
+    ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said,
+    SearchFilter, Space, SpaceRow, StoreError, ThreadFilter, ThreadRow, UsageFilter, UsageGroup, UsageReport, UsageRow,
+    UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};

@@ -49,7 +49,8 @@ fn told(mended: &Mended, thread_id: ThreadId) -> String {
     let count = |count: Option<&u64>, one: &str, more: &str| {
         count.map(|count| if *count == 1 { format!("1 {one}") } else { format!("{count} {more}") })
     };
-    let events = count(mended.set_aside.get(&thread_id), "event that could not be read", "events that could not be read");
+    let events =
+        count(mended.set_aside.get(&thread_id), "event that could not be read", "events that could not be read");
     let bodies = count(mended.lost.get(&thread_id), "stored body", "stored bodies");
     let lost: Vec<String> = events.into_iter().chain(bodies.map(|bodies| format!("{bodies} that are lost"))).collect();
     if lost.is_empty() {

@@ -102,7 +102,8 @@ async fn back_up(context: &Context, path: &Path) -> Outcome {
             missing => format!("; {} were not there and are not in it", many(missing, "body", "bodies")),
         };
         let (threads, bodies) = (many(copy.threads, "thread", "threads"), many(copy.bodies, "body", "bodies"));
-        sanitize(&format!("{} holds {threads} and {bodies}, {}{missing}", path.display(), size(copy.bytes))).into_owned()
+        sanitize(&format!("{} holds {threads} and {bodies}, {}{missing}", path.display(), size(copy.bytes)))
+            .into_owned()
     })?;
     Ok(0)
 }
@@ -144,9 +145,7 @@ fn failed(message: String) -> Failure {
 
 #[allow(clippy::disallowed_methods, reason = "the daemon has ended, and its program alone may touch its data")]
 async fn run(program: PathBuf, archive: PathBuf) -> std::io::Result<std::process::Output> {
-    let run = move || {
-        std::process::Command::new(program).arg("--restore").arg(archive).stdin(Stdio::null()).output()
-    };
+    let run = move || std::process::Command::new(program).arg("--restore").arg(archive).stdin(Stdio::null()).output();
     tokio::task::spawn_blocking(run).await.map_err(std::io::Error::other)?
 }
 
@@ -248,7 +247,9 @@ fn conclusion(found: &v1::CheckStorageResponse) -> Vec<String> {
     }
     let mut lines = Vec::new();
     if is("event") {
-        lines.push("All other events can be read; a thread with a damaged one takes no new ones until it is mended.".into());
+        lines.push(
+            "All other events can be read; a thread with a damaged one takes no new ones until it is mended.".into(),
+        );
     }
     if is("database") {
         lines.push(

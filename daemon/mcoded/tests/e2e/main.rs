@@ -30,6 +30,7 @@ mod sharing;
 mod starting;
 mod status;
 mod steering;
+mod storage;
 mod streams;
 mod structured;
 mod surviving;

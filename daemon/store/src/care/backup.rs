@@ -273,7 +273,8 @@ fn take(name: &str, entry: &mut impl Read, staging: &Path, unpacked: &mut Unpack
             let mut text = String::new();
             entry.take(MANIFEST_BYTES_MAX).read_to_string(&mut text).map_err(broken)?;
             let manifest = serde_json::from_str(&text);
-            unpacked.manifest = Some(manifest.map_err(|error| refused(format!("its manifest does not read: {error}")))?);
+            unpacked.manifest =
+                Some(manifest.map_err(|error| refused(format!("its manifest does not read: {error}")))?);
         }
         body => {
             let hash = body.rsplit('/').next().unwrap_or_default();
@@ -338,12 +339,7 @@ fn verify(unpacked: &Unpacked, staging: &Path) -> Result<Copied, ArchiveError> {
 }
 
 /// Puts what is there aside and what was unpacked in its place. When that fails in between, all of it is taken back.
-fn exchange(
-    staging: &Path,
-    database: &Path,
-    blobs: &Path,
-    former: &Path,
-) -> Result<Option<PathBuf>, ArchiveError> {
+fn exchange(staging: &Path, database: &Path, blobs: &Path, former: &Path) -> Result<Option<PathBuf>, ArchiveError> {
     let beside = |end: &str| {
         let mut name = database.as_os_str().to_owned();
         name.push(end);

@@ -131,10 +131,8 @@ impl Store {
         let mut after = String::new();
         loop {
             let from = after.clone();
-            let ids = self
-                .readers
-                .run(move |reader| Ok(logs::threads_after(reader.connection, &from, AT_ONCE)?))
-                .await?;
+            let ids =
+                self.readers.run(move |reader| Ok(logs::threads_after(reader.connection, &from, AT_ONCE)?)).await?;
             let Some(last) = ids.last().cloned() else { return Ok(()) };
             after = last;
             for id in ids {
@@ -276,7 +274,9 @@ fn differences(row: &ThreadRow, made: &ThreadRow) -> Vec<String> {
 /// Runs that began in the thread's own log.
 pub(crate) fn own_runs(connection: &Connection, thread: &str) -> rusqlite::Result<BTreeSet<String>> {
     connection
-        .prepare_cached("SELECT run_id FROM events WHERE thread_id = ?1 AND kind = 'run_started' AND run_id IS NOT NULL")?
+        .prepare_cached(
+            "SELECT run_id FROM events WHERE thread_id = ?1 AND kind = 'run_started' AND run_id IS NOT NULL",
+        )?
         .query_map([thread], |row| row.get(0))?
         .collect()
 }
@@ -293,7 +293,8 @@ fn runs(reader: &Reader<'_>, state: &ThreadState) -> Result<Option<String>, Read
         let record = serde_json::to_string(&row.record).unwrap_or_default();
         made.insert(row.record.run_id.to_string(), (record, row.record.ended_at_ms.is_none()));
     }
-    let same = rows.len() == made.len() && made.iter().all(|(id, made)| rows.get(id).is_some_and(|row| same(row, made)));
+    let same =
+        rows.len() == made.len() && made.iter().all(|(id, made)| rows.get(id).is_some_and(|row| same(row, made)));
     Ok((!same).then(|| "its runs are not those of its log".to_owned()))
 }
 
@@ -349,7 +350,8 @@ pub(crate) fn index(connection: &Connection) -> rusqlite::Result<Vec<(String, St
         )?
         .query_map([AT_ONCE], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let count = |sql: &str| -> rusqlite::Result<i64> { connection.prepare_cached(sql)?.query_row([], |row| row.get(0)) };
+    let count =
+        |sql: &str| -> rusqlite::Result<i64> { connection.prepare_cached(sql)?.query_row([], |row| row.get(0)) };
     if count("SELECT count(*) FROM said_docsize")? != count("SELECT count(*) FROM said_at")? {
         wrong.push((String::new(), "the index of what was said and its places do not fit together".to_owned()));
     }
@@ -357,7 +359,9 @@ pub(crate) fn index(connection: &Connection) -> rusqlite::Result<Vec<(String, St
 }
 
 fn set_aside(connection: &Connection) -> rusqlite::Result<u64> {
-    let count: Option<i64> =
-        connection.prepare_cached("SELECT count(*) FROM quarantine WHERE seq > 0")?.query_row([], |row| row.get(0)).optional()?;
+    let count: Option<i64> = connection
+        .prepare_cached("SELECT count(*) FROM quarantine WHERE seq > 0")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
     Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
 }

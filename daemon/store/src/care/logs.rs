@@ -52,9 +52,8 @@ pub(crate) fn own(reader: &Reader<'_>, thread_id: ThreadId) -> Result<Option<Log
 
 /// Logs of threads that are gone and that forks need.
 pub(crate) fn left_behind(connection: &Connection) -> rusqlite::Result<Vec<Log>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT DISTINCT thread_id FROM lineage WHERE log NOT IN (SELECT thread_id FROM threads)",
-    )?;
+    let mut statement = connection
+        .prepare_cached("SELECT DISTINCT thread_id FROM lineage WHERE log NOT IN (SELECT thread_id FROM threads)")?;
     let forks = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     let mut logs: Vec<Log> = Vec::new();
     for fork in forks.iter().filter_map(|fork| fork.parse().ok()) {

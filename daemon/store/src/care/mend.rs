@@ -82,11 +82,7 @@ impl Store {
         loop {
             let from = after.clone();
             let max = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
-            let ids = self
-                .readers
-                .run(move |reader| Ok(logs::threads_after(reader.connection, &from, max)?))
-                .await
-                ?;
+            let ids = self.readers.run(move |reader| Ok(logs::threads_after(reader.connection, &from, max)?)).await?;
             let Some(last) = ids.last().cloned() else { return Ok(all) };
             after = last;
             all.extend(ids.iter().filter_map(|id| id.parse::<ThreadId>().ok()));
@@ -94,8 +90,7 @@ impl Store {
     }
 
     async fn logs(&self) -> Result<Vec<logs::Log>, StoreError> {
-        let mut all =
-            self.readers.run(|reader| Ok(logs::left_behind(reader.connection)?)).await?;
+        let mut all = self.readers.run(|reader| Ok(logs::left_behind(reader.connection)?)).await?;
         for thread_id in self.thread_ids().await? {
             let own = self.readers.run(move |reader| logs::own(reader, thread_id)).await?;
             all.extend(own);
@@ -106,11 +101,7 @@ impl Store {
     async fn mend_log(&self, log: logs::Log, mended: &mut Mended) -> Result<(), StoreError> {
         let mut reached = log.after;
         while reached < log.upto {
-            let part = self
-                .readers
-                .run(move |reader| logs::part(reader, log, reached))
-                .await
-                ?;
+            let part = self.readers.run(move |reader| logs::part(reader, log, reached)).await?;
             if part.events == 0 {
                 break;
             }
@@ -143,8 +134,7 @@ impl Store {
                     let rows = statement.query_map(params![from, AT_ONCE as i64], |row| row.get(0))?;
                     Ok(rows.collect::<rusqlite::Result<_>>()?)
                 })
-                .await
-                ?;
+                .await?;
             let Some(last) = hashes.last().cloned() else { return Ok(()) };
             after = last;
             let blobs = std::sync::Arc::clone(&self.blobs);
@@ -317,8 +307,7 @@ fn rebuild(transaction: &Transaction<'_>, blobs: &BlobFiles, thread_id: ThreadId
     }
     transaction.execute("DELETE FROM pending WHERE thread_id = ?1", [&thread])?;
     for id in waiting(&state) {
-        transaction
-            .execute("INSERT OR REPLACE INTO pending (id, thread_id) VALUES (?1, ?2)", params![id, thread])?;
+        transaction.execute("INSERT OR REPLACE INTO pending (id, thread_id) VALUES (?1, ?2)", params![id, thread])?;
     }
     crate::usage::rebuild_thread(transaction, &thread)?;
     Ok(())
@@ -343,7 +332,8 @@ fn give_up(
             Ok(_) | Err(_) => continue,
         };
         let mut statement = transaction.prepare_cached("DELETE FROM named WHERE hash = ?1 RETURNING thread_id")?;
-        let names = statement.query_map([hash], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let names =
+            statement.query_map([hash], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
         for name in names {
             transaction.execute(
                 "INSERT INTO quarantine (moved_at, what, thread_id, seq, payload) VALUES (?1, ?2, ?3, 0, ?4)",

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use mcode_env::Clock;
-use mcode_events::usage::UsagePurpose;
 use mcode_events::NewEvent;
+use mcode_events::usage::UsagePurpose;
 use mcode_ids::Seq;
 use mcode_store::{Check, FAULTS_TOLD_MAX, FaultKind, ORPHAN_AGE_MS, Store, UsageFilter, UsageGroup};
 use rusqlite::Connection;
@@ -179,7 +179,11 @@ async fn a_body_that_is_lost_or_damaged_is_told_and_not_looked_for_for_ever() {
         let body = store.blobs().put(b"a picture", "image/png").unwrap();
         thread.say(&store, &format!("see blob:{}", body.hash)).await.unwrap();
         let path = rig.blobs().join(&body.hash[..2]).join(&body.hash);
-        if lost { std::fs::remove_file(&path).unwrap() } else { std::fs::write(&path, "a pictuRe").unwrap() }
+        if lost {
+            std::fs::remove_file(&path).unwrap()
+        } else {
+            std::fs::write(&path, "a pictuRe").unwrap()
+        }
         let check = store.check().await.unwrap();
         assert_eq!(faults(&check), [(FaultKind::Body, Some(thread.id()), None)]);
         let mended = store.mend().await.unwrap();

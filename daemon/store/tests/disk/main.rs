@@ -19,4 +19,5 @@ mod projects;
 mod rig;
 mod search;
 mod space;
+mod torn;
 mod usage;

@@ -26,6 +26,21 @@ impl SmallDisk {
     }
 }
 
+impl SmallDisk {
+    /// Lets it have so many bytes.
+    fn resize(&self, bytes: u64) {
+        let output =
+            Command::new("mount").args(["-o", &format!("remount,size={bytes}")]).arg(&self.0).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Bytes that are taken.
+    fn used(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.0).unwrap();
+        (found.f_blocks - found.f_bfree) * found.f_frsize
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         Command::new("umount").arg("--lazy").arg(&self.0).output().ok();
@@ -108,6 +123,41 @@ async fn a_blob_that_does_not_fit_takes_no_space() {
     assert_eq!(files_in(&rig.blobs()), 0, "no piece of it is left");
     thread.say(&store, "00000001").await.unwrap();
     whole(&store, &thread, 2).await;
+}
+
+/// There is room for one page, then for two, and so on until the append fits: each of its writes fails once.
+#[tokio::test]
+async fn whichever_write_fails_nothing_is_half_there() {
+    let rig = Rig::new();
+    let Some(disk) = SmallDisk::over(&rig.root) else {
+        return elsewhere("whichever_write_fails_nothing_is_half_there");
+    };
+    for bytes in [300, 9_000, 70_000] {
+        let store = rig.open();
+        let mut thread = rig.thread();
+        thread.say(&store, "00000000").await.unwrap();
+        let (mut failures, mut taken) = (0, 1);
+        for pages in 0.. {
+            disk.resize(disk.used() + pages * 4096);
+            let said = thread.say(&store, &format!("{taken:08} {}", "z".repeat(bytes))).await;
+            disk.resize(16 << 20);
+            match said {
+                Ok(_) => {
+                    taken += 1;
+                    break;
+                }
+                Err(AppendError::DiskFull) => failures += 1,
+                Err(error) => panic!("{pages} pages: {error:?}"),
+            }
+            whole(&store, &thread, taken).await;
+            let check = store.check().await.unwrap();
+            assert!(check.is_whole(), "{pages} pages: {check:?}");
+        }
+        assert!(failures > 0, "no write failed");
+        whole(&store, &thread, taken).await;
+        drop(store);
+        whole(&rig.open(), &thread, taken).await;
+    }
 }
 
 fn files_in(dir: &Path) -> usize {

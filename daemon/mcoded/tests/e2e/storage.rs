@@ -1,0 +1,109 @@
+//! What is kept: checked, mended, copied and brought back by people.
+
+use std::path::PathBuf;
+
+use mcode_testkit::{Reply, Script};
+use serde_json::json;
+
+use crate::setup::{Stage, of_type, script, text};
+
+fn said_by(stage: &Stage, words: &str) -> String {
+    text(&stage.ask(&["--output", "json", words]).ok().json()["thread_id"])
+}
+
+/// Overwrites the stored form of an event behind the daemon's back.
+fn damage(stage: &Stage, thread: &str, seq: u64) {
+    let edit = format!(
+        "import sqlite3,glob\n\
+         c=sqlite3.connect(glob.glob('{home}/**/mcode.db',recursive=True)[0])\n\
+         n=c.execute('update events set payload=? where thread_id=? and seq=?',('{{\"role\":\"us','{thread}',{seq})).rowcount\n\
+         c.commit()\n\
+         print(n)\n",
+        home = stage.daemon.home().display(),
+    );
+    stage.workspace.write("edit.py", edit);
+    assert_eq!(script(&stage.workspace.path(), "python3 edit.py 2>&1"), "1\n");
+}
+
+/// One torn record of a thread: the others load, the damaged one is shown as unreadable, and mending lets it go on.
+#[test]
+fn a_damaged_event_is_shown_told_and_mended() {
+    let mut stage = Stage::new(Script::new().repeat(4, &Reply::text("fine")));
+    let broken = said_by(&stage, "a question");
+    let whole = said_by(&stage, "another");
+    assert_eq!(stage.mcode(&["doctor", "--db"]).ok().stdout.lines().last(), Some("all of it is whole"));
+    let events = stage.json(&["threads", "show", &broken])["events"].as_array().unwrap().len();
+    stage.daemon.stop();
+    damage(&stage, &broken, 4);
+    stage.daemon.restart();
+    let shown = stage.mcode(&["threads", "show", &broken]).ok().stdout;
+    assert!(shown.contains("(event 4 cannot be read: its content does not match its checksum)"), "{shown}");
+    assert!(shown.contains("fine"), "what is behind it is shown: {shown}");
+    assert_eq!(stage.json(&["threads", "show", &broken])["events"].as_array().unwrap().len(), events);
+    let watched = stage.mcode(&["watch", &broken, "--after", "0", "--until-idle"]).ok().stdout;
+    assert!(watched.contains("cannot be read") && watched.contains("finished"), "{watched}");
+    assert_eq!(stage.ask(&["-t", &broken, "--output", "json", "more"]).json()["error"]["reason"], "THREAD_DAMAGED");
+    let told = stage.mcode(&["doctor", "--db"]);
+    assert_ne!(told.code, 0);
+    assert!(told.stdout.contains(&format!("event 4 of {broken}")) && told.stdout.contains("--mend"), "{told:?}");
+    let faults = stage.mcode(&["doctor", "--db", "--output", "json"]).json()["faults"].clone();
+    assert_eq!((&faults[0]["thread_id"], faults.as_array().unwrap().len()), (&json!(broken), 1), "{faults}");
+    let unasked = stage.mcode(&["doctor", "--db", "--mend", "--output", "json"]);
+    assert_eq!(unasked.json()["error"]["reason"], "NOT_CONFIRMED", "{unasked:?}");
+    stage.mcode(&["doctor", "--db", "--mend", "--yes"]).ok();
+    stage.mcode(&["doctor", "--db"]).ok();
+    let notices = stage.events(&broken);
+    assert!(of_type(&notices, "notice").iter().any(|it| it.to_string().contains("was mended")), "{notices:#?}");
+    assert_eq!(stage.ask(&["-t", &broken, "more"]).ok().stdout, "fine\n");
+    assert_eq!(stage.ask(&["-t", &whole, "more"]).ok().stdout, "fine\n");
+    stage.mcode(&["doctor", "--db"]).ok();
+    stage.server.finish();
+}
+
+#[test]
+fn a_copy_is_made_and_brought_back() {
+    let stage = Stage::new(Script::new().repeat(2, &Reply::text("fine")));
+    let first = said_by(&stage, "before the copy");
+    let file = stage.workspace.path().join("copy.tar");
+    let file = file.to_str().unwrap();
+    assert!(stage.mcode(&["doctor", "--backup", "copy.tar"]).ok().stdout.contains("holds 1 thread"));
+    let again = stage.mcode(&["doctor", "--backup", file]);
+    assert!(again.code != 0 && again.stderr.contains("there already"), "{again:?}");
+    let second = said_by(&stage, "after the copy");
+    let unasked = stage.mcode(&["doctor", "--restore", file]);
+    assert!(unasked.code != 0 && unasked.stderr.contains("--yes"), "{unasked:?}");
+    stage.workspace.write("bad.tar", "no copy at all");
+    let refused = stage.mcode(&["doctor", "--restore", "bad.tar", "--yes"]);
+    assert!(refused.code != 0 && refused.stderr.contains("nothing was changed"), "{refused:?}");
+    assert_eq!(stage.json(&["threads", "list"])["threads"].as_array().unwrap().len(), 2);
+    let restored = stage.mcode(&["doctor", "--restore", file, "--yes", "--output", "json"]).ok().json();
+    assert_eq!(restored["threads"], 1);
+    let threads = stage.json(&["threads", "list"])["threads"].clone();
+    assert_eq!(threads.as_array().unwrap().len(), 1);
+    assert_eq!(threads[0]["thread_id"], first.as_str());
+    let former = PathBuf::from(text(&restored["former"]));
+    assert!(former.join("mcode.db").exists() && former.join("blobs").exists(), "{}", former.display());
+    assert_ne!(first, second);
+    stage.mcode(&["doctor", "--db"]).ok();
+    stage.server.finish();
+}
+
+/// A program of a tool call neither mends nor copies.
+#[test]
+fn mending_and_copying_are_for_people() {
+    let mcode = mcode_testkit::daemon::program("mcode");
+    let call = |arguments: &str| {
+        let command = format!("{} {arguments} --output json; true", mcode.display());
+        Reply::tool_calls([("shell", json!({ "command": command }))])
+    };
+    let stage = Stage::configured(
+        Script::new().reply(call("doctor --backup copy.tar")).reply(Reply::text("done")),
+        "[sandbox]\nenabled = false\n",
+    );
+    let asked = stage.ask(&["--yolo", "--output", "json", "-m", crate::setup::MESSAGES, "try it"]).ok().json();
+    let events = stage.events(&text(&asked["thread_id"]));
+    let results = of_type(&events, "tool_call_finished");
+    assert!(results.iter().any(|it| it.to_string().contains("NOT_FOR_TOOLS")), "{asked}: {events:#?}");
+    assert!(!stage.exists("copy.tar"));
+    stage.server.finish();
+}
