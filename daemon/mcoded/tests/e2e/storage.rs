@@ -91,19 +91,29 @@ fn a_copy_is_made_and_brought_back() {
 /// A program of a tool call neither mends nor copies.
 #[test]
 fn mending_and_copying_are_for_people() {
-    let mcode = mcode_testkit::daemon::program("mcode");
-    let call = |arguments: &str| {
-        let command = format!("{} {arguments} --output json; true", mcode.display());
-        Reply::tool_calls([("shell", json!({ "command": command }))])
-    };
-    let stage = Stage::configured(
-        Script::new().reply(call("doctor --backup copy.tar")).reply(Reply::text("done")),
-        "[sandbox]\nenabled = false\n",
-    );
-    let asked = stage.ask(&["--yolo", "--output", "json", "-m", crate::setup::MESSAGES, "try it"]).ok().json();
+    // Without the sandbox, which keeps commands from the socket altogether.
+    let stage = Stage::configured(Script::new(), "[sandbox]\nenabled = false\n");
+    let mcode = crate::answering::client(&stage);
+    let damaged = said_at(&stage);
+    let command = format!("{mcode} doctor --backup copy.tar; {mcode} doctor --db --mend --yes; true");
+    stage.server.push(Reply::tool_calls([("shell", json!({ "command": command }))]));
+    stage.server.push(Reply::text("done"));
+    let asked = stage.ask(&["--yolo", "--output", "json", "try it"]).ok().json();
     let events = stage.events(&text(&asked["thread_id"]));
     let results = of_type(&events, "tool_call_finished");
-    assert!(results.iter().any(|it| it.to_string().contains("NOT_FOR_TOOLS")), "{asked}: {events:#?}");
+    let told = results[0].to_string();
+    for refused in ["copying everything that is kept is for people", "mending what is damaged is for people"] {
+        assert!(told.contains(refused), "{told}");
+    }
     assert!(!stage.exists("copy.tar"));
+    assert_ne!(stage.mcode(&["doctor", "--db"]).code, 0, "{damaged} is as damaged as it was");
     stage.server.finish();
+}
+
+/// A thread with an event that cannot be read.
+fn said_at(stage: &Stage) -> String {
+    stage.server.push(Reply::text("fine"));
+    let thread = said_by(stage, "a question");
+    damage(stage, &thread, 4);
+    thread
 }

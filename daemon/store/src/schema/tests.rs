@@ -267,7 +267,7 @@ fn a_migration_that_fails_anywhere_leaves_the_old_database() {
                 is_whole(&path, &folder, ids, known);
             }
         }
-        assert!(failures > 1, "from schema {known} only {failures} failures were tried");
+        assert!(failures > 0, "from schema {known} only {failures} failures were tried");
     }
 }
 
