@@ -1,3 +1,5 @@
+//! Databases of every earlier version, with what they may hold, become current ones or stay as they are.
+
 use mcode_env::{IdGen, SeededIds};
 use mcode_events::blob::Blobs;
 use mcode_events::event::{Event, EventBody};

@@ -138,9 +138,13 @@ impl Inputs {
     }
 }
 
+fn unreadable(seq: u64, what: &str, style: Style) -> String {
+    style.red(&sanitize_line(&format!("(event {seq} cannot be read: {what})")))
+}
+
 /// An event as part of the conversation; `None` when it is not part of it.
 fn said(event: &v1::Event, style: Style) -> Option<String> {
-    let text = match event.body.as_ref()? {
+    Some(match event.body.as_ref()? {
         Body::MessageFinished(message) => {
             if message.text.trim().is_empty() && message.media.is_empty() {
                 return None;
@@ -200,15 +204,12 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
         Body::Rewound(back) => {
             format!("\n{}", style.dim(&format!("— gone back to event {}: what is between does not count", back.to_seq)))
         }
-        Body::Opaque(it) if !it.damage.is_empty() => {
-            style.red(&sanitize_line(&format!("(event {} cannot be read: {})", event.seq, it.damage)))
-        }
+        Body::Opaque(it) if !it.damage.is_empty() => unreadable(event.seq, &it.damage, style),
         Body::RunResumed(_) => format!("\n{}", style.dim("— gone on with by another daemon")),
         Body::RunFinished(end) => {
             let why = end.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
             format!("\n{}", style.dim(&sanitize(&format!("— {}{why}", end.status))))
         }
         _ => return None,
-    };
-    Some(text)
+    })
 }
