@@ -131,8 +131,8 @@ fn copy(database: &Path, blobs: &BlobFiles, path: &Path) -> Result<Copied, Archi
     let connection = crate::schema::open_reader(&snapshot)?;
     let file = tempfile::NamedTempFile::new_in(folder).map_err(at(folder))?;
     let mut archive = tar::Builder::new(BufWriter::new(file));
-    let mut copied = Copied::default();
-    copied.threads = count(&connection, "SELECT count(*) FROM threads")?;
+    let threads = count(&connection, "SELECT count(*) FROM threads")?;
+    let mut copied = Copied { threads, ..Copied::default() };
     let (hash, bytes) = hashed(&snapshot).map_err(at(&snapshot))?;
     let mut opened = File::open(&snapshot).map_err(at(&snapshot))?;
     add(&mut archive, DATABASE, bytes, &mut opened).map_err(at(path))?;
