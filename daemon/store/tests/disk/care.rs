@@ -292,9 +292,7 @@ async fn a_page_that_is_torn_is_told_by_the_database_itself() {
         thread.say(&store, &format!("word {number} {}", "x".repeat(400))).await.unwrap();
     }
     drop(store);
-    let connection = Connection::open(rig.database()).unwrap();
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    drop(connection);
+    drop(rig.alone());
     let mut content = std::fs::read(rig.database()).unwrap();
     let at = content.windows(8).position(|bytes| bytes == b"word 50 ").unwrap();
     let start = at - at % 4096;
@@ -346,8 +344,8 @@ async fn an_older_database_learns_to_give_space_back() {
     let rig = Rig::new();
     let mut thread = rig.thread();
     thread.say(&rig.open(), "before").await.unwrap();
-    let connection = Connection::open(rig.database()).unwrap();
-    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = NONE; VACUUM").unwrap();
+    let connection = rig.alone();
+    connection.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM").unwrap();
     drop(connection);
     assert_eq!(count(&rig, "PRAGMA auto_vacuum"), 0);
     let store = rig.open();

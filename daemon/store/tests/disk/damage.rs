@@ -235,9 +235,7 @@ async fn a_torn_page_hides_its_own_rows_only() {
         thread.say(&store, &format!("word {number} {}", "x".repeat(400))).await.unwrap();
     }
     drop(store);
-    // Everything is in the file itself after this.
-    let connection = rusqlite::Connection::open(rig.database()).unwrap();
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let connection = rig.alone();
     let page: u32 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
     drop(connection);
     let mut content = std::fs::read(rig.database()).unwrap();

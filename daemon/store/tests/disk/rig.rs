@@ -44,6 +44,18 @@ impl Rig {
         assert!(changed > 0, "nothing was changed by: {statement}");
     }
 
+    /// The database for this test alone, with everything in its one file. The writer of a store that was dropped ends a
+    /// moment later; it is waited for.
+    pub fn alone(&self) -> Connection {
+        let connection = Connection::open(self.database()).unwrap();
+        let mut mode = String::new();
+        while mode != "delete" {
+            mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).unwrap_or_default();
+            std::thread::yield_now();
+        }
+        connection
+    }
+
     pub fn thread(&self) -> Thread {
         let thread_id = ThreadId::from_uuid(self.ids.next());
         let created = NewEvent::of_thread(EventBody::ThreadCreated {
