@@ -1,8 +1,9 @@
 //! Patterns for paths, and which places matter.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Candidate, GlobBuilder, GlobMatcher};
 
 use crate::words::Word;
 
@@ -34,11 +35,19 @@ enum Base {
 pub(crate) struct PathPattern {
     base: Base,
     glob: String,
+    /// What everything that fits begins with; most paths are told apart by that alone. Empty where case does not matter.
+    head: String,
     exact: GlobMatcher,
     below: GlobMatcher,
     /// Of `x/**` and `x/`: `x` itself.
     folder: Option<GlobMatcher>,
     anywhere: bool,
+}
+
+/// The plain beginning of a glob, without a slash at its end: `src` of `src/**`.
+fn head_of(glob: &str) -> &str {
+    let end = glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len());
+    glob[..end].trim_end_matches('/')
 }
 
 impl PathPattern {
@@ -84,7 +93,8 @@ impl PathPattern {
         let anywhere = base == Base::Project && rest.starts_with("**/");
         let named = if folder { Some(rest) } else { rest.strip_suffix("/**").filter(|folder| !folder.is_empty()) };
         let folder = named.map(glob).transpose()?;
-        Ok(Self { base, glob: rest.to_owned(), exact, below, folder, anywhere })
+        let head = if cfg!(any(windows, target_os = "macos")) { "" } else { head_of(rest) };
+        Ok(Self { base, glob: rest.to_owned(), head: head.to_owned(), exact, below, folder, anywhere })
     }
 
     /// The pattern as a glob for absolute paths; `None` when the folder that it is relative to is not known.
@@ -132,9 +142,14 @@ impl PathPattern {
         let fits = |path: &Path| {
             // Patterns are written with '/', whatever the system's separator.
             let text = path.to_string_lossy();
-            let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
-            let itself = || self.folder.as_ref().is_some_and(|folder| folder.is_match(&text));
-            self.exact.is_match(&text) || (wide && (self.below.is_match(&text) || itself()))
+            if !text.starts_with(&self.head) {
+                return false;
+            }
+            let text = if cfg!(windows) { Cow::Owned(text.replace('\\', "/")) } else { text };
+            let candidate = Candidate::new(text.as_ref());
+            let itself = || self.folder.as_ref().is_some_and(|folder| folder.is_match_candidate(&candidate));
+            self.exact.is_match_candidate(&candidate)
+                || (wide && (self.below.is_match_candidate(&candidate) || itself()))
         };
         relative.is_some_and(fits) || (wide && self.anywhere && fits(path))
     }

@@ -1,5 +1,7 @@
 //! Decodes a Gemini stream: each frame is a whole answer with more of the parts.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use mcode_env::IdGen;
@@ -7,7 +9,8 @@ use mcode_events::message::{Opaque, Origin, Part};
 use mcode_events::usage::Usage;
 use mcode_ids::ToolCallId;
 use mcode_models::{ModelError, ModelErrorKind, Response, StopReason, StreamEvent};
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::errors;
@@ -19,15 +22,15 @@ use crate::sse::SseEvent;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Frame {
+struct Frame<'a> {
     #[serde(default)]
     candidates: Option<Vec<Candidate>>,
     #[serde(default)]
     usage_metadata: Option<RawUsage>,
-    #[serde(default)]
-    model_version: Option<String>,
-    #[serde(default)]
-    response_id: Option<String>,
+    #[serde(default, borrow)]
+    model_version: Option<Borrowed<'a>>,
+    #[serde(default, borrow)]
+    response_id: Option<Borrowed<'a>>,
     #[serde(default)]
     prompt_feedback: Option<PromptFeedback>,
     #[serde(default)]
@@ -54,25 +57,87 @@ struct Candidate {
     finish_message: Option<String>,
 }
 
+/// A text that stands in each frame and is needed of the first alone: it is not copied.
+struct Borrowed<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Borrowed<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfText;
+
+        impl<'de> Visitor<'de> for OfText {
+            type Value = Cow<'de, str>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Cow::Borrowed(text))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_str(OfText).map(Borrowed)
+    }
+}
+
 #[derive(Deserialize)]
 struct Content {
     #[serde(default)]
     parts: Option<Vec<RawPart>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// A part; `rest` is what is not known of it.
+#[derive(Default)]
 struct RawPart {
-    #[serde(default)]
     text: Option<String>,
-    #[serde(default)]
     thought: Option<bool>,
-    #[serde(default)]
     thought_signature: Option<String>,
-    #[serde(default)]
     function_call: Option<FunctionCall>,
-    #[serde(flatten)]
     rest: serde_json::Map<String, Value>,
+}
+
+/// By hand: `#[serde(flatten)]` copies every part into a tree first, and nearly all of a stream are parts.
+impl<'de> Deserialize<'de> for RawPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(field_identifier, rename_all = "camelCase")]
+        enum Key {
+            Text,
+            Thought,
+            ThoughtSignature,
+            FunctionCall,
+            Other(String),
+        }
+        struct OfPart;
+
+        impl<'de> Visitor<'de> for OfPart {
+            type Value = RawPart;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a part")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawPart, A::Error> {
+                let mut part = RawPart::default();
+                while let Some(key) = map.next_key()? {
+                    match key {
+                        Key::Text => part.text = map.next_value()?,
+                        Key::Thought => part.thought = map.next_value()?,
+                        Key::ThoughtSignature => part.thought_signature = map.next_value()?,
+                        Key::FunctionCall => part.function_call = map.next_value()?,
+                        Key::Other(name) => drop(part.rest.insert(name, map.next_value()?)),
+                    }
+                }
+                Ok(part)
+            }
+        }
+
+        deserializer.deserialize_map(OfPart)
+    }
 }
 
 #[derive(Deserialize)]
@@ -169,7 +234,7 @@ impl Decoder {
         }
     }
 
-    fn take_frame(&mut self, frame: Frame, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+    fn take_frame(&mut self, frame: Frame<'_>, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         if frame.error.is_some_and(|error| !error.is_null()) {
             return Err(errors::from_words(data, &self.host));
         }
@@ -178,10 +243,10 @@ impl Decoder {
             out.push(StreamEvent::Started);
         }
         if let Some(id) = frame.response_id.filter(|_| self.response_id.is_empty()) {
-            self.response_id = id;
+            self.response_id = id.0.into_owned();
         }
         if let Some(model) = frame.model_version.filter(|_| self.model.is_empty()) {
-            self.model = model;
+            self.model = model.0.into_owned();
         }
         if let Some(usage) = frame.usage_metadata {
             self.usage = Some(self.usage.take().unwrap_or_default().then(usage));
@@ -337,7 +402,7 @@ impl WireDecoder for Decoder {
             if says_nothing {
                 return Err(errors::from_words(&data, &self.host));
             }
-            let frame = serde_json::from_value(value).map_err(|error| bad_frame(&error, &data))?;
+            let frame = serde_json::from_str(&data).map_err(|error| bad_frame(&error, &data))?;
             self.take_frame(frame, &data, out)?;
         }
         Ok(())
