@@ -48,12 +48,12 @@ fn threads_are_named_tagged_pinned_and_put_away() {
     assert_eq!(shown["preview"], "one");
     stage.ask(&["-t", &second, "again"]).ok();
     assert_eq!(stage.listed(&[]), [first.clone(), second.clone()], "what is pinned comes first");
-    assert_eq!(stage.listed(&["--tag", "tests"]), [first.clone()]);
+    assert_eq!(stage.listed(&["--tag", "tests"]), std::slice::from_ref(&first));
     assert_eq!(stage.listed(&["--tag", "later"]), Vec::<String>::new());
     let latest = stage.json(&["threads", "show", "latest"])["thread"]["thread_id"].clone();
     assert_eq!(latest, json!(second), "the latest is the latest, pinned or not");
     stage.mcode(&["threads", "archive", &second]).ok();
-    assert_eq!(stage.listed(&[]), [first.clone()]);
+    assert_eq!(stage.listed(&[]), std::slice::from_ref(&first));
     assert_eq!(stage.listed(&["--archived"]).len(), 2);
     stage.mcode(&["threads", "unarchive", &second]).ok();
     assert_eq!(stage.listed(&[]).len(), 2);
@@ -115,7 +115,7 @@ fn a_fork_goes_its_own_way_and_both_are_gone_on_with() {
         (&json!("another tree"), &json!(thread))
     );
     assert_eq!(shown["thread"]["usage"]["input_tokens"].as_u64().map(|tokens| tokens > 0), Some(true));
-    assert_eq!(ids(&stage.json(&["threads", "show", &thread])["forks"]), [fork.clone()]);
+    assert_eq!(ids(&stage.json(&["threads", "show", &thread])["forks"]), std::slice::from_ref(&fork));
     let seqs: Vec<u64> = shown["events"].as_array().unwrap().iter().filter_map(|event| event["seq"].as_u64()).collect();
     assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
     // The parent goes, the fork stays whole.
