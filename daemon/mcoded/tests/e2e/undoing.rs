@@ -107,7 +107,7 @@ fn single_files_and_hunks_are_brought_back() {
             .reply(Reply::text("done")),
     );
     repository(&stage);
-    stage.workspace.write("long.txt", &lines(""));
+    stage.workspace.write("long.txt", lines(""));
     stage.ask(&["--yolo", "change things"]).ok();
     assert_eq!(stage.workspace.read("long.txt"), lines("x"));
     stage.mcode(&["checkpoint", "restore", "--file", "long.txt", "--hunk", "2"]).ok();
