@@ -113,8 +113,9 @@ fn index_thread(
     let mut rows = statement.query(params![thread, reached, BATCH_EVENTS_MAX])?;
     while text_bytes < BATCH_TEXT_MAX {
         let Some(row) = rows.next()? else { break };
-        let row = crate::row::EventRow::read(row)?;
-        (reached, looked_at) = (row.seq, looked_at + 1);
+        (reached, looked_at) = (row.get(0)?, looked_at + 1);
+        // Told, as what is damaged within, when its thread is read; it must not hold up everything behind it.
+        let Ok(row) = crate::row::EventRow::read(row) else { continue };
         let expected = Seq::new(u64::try_from(row.seq).unwrap_or(0));
         if !is_said(&row.kind) {
             continue;

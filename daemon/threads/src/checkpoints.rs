@@ -306,7 +306,7 @@ fn carry_out(
     checkpoint_id: CheckpointId,
 ) -> Result<(RestoreOutcome, String), Wrong> {
     // One that was cut off is ended first: what it had begun is known.
-    if depot.interrupted()?.is_some() {
+    if !restore.dry_run && depot.interrupted()?.is_some() {
         depot.resume()?;
     }
     let mut picks = Vec::new();

@@ -32,7 +32,8 @@ impl Threads {
     pub async fn search(&self, filter: SearchFilter) -> Result<Found, ThreadError> {
         let store = &self.deps().store;
         let until = Instant::now() + CATCH_UP;
-        while store.index_some().await? && Instant::now() < until {}
+        // What can not be looked through now (the disk is full) keeps nobody from finding the rest.
+        while store.index_some().await.unwrap_or(false) && Instant::now() < until {}
         Ok(store.search(filter).await?)
     }
 

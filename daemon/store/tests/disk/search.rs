@@ -168,6 +168,21 @@ async fn the_index_goes_on_where_it_was_and_forgets_what_was_deleted() {
 }
 
 #[tokio::test]
+async fn a_row_that_does_not_read_holds_up_nothing() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let thread =
+        thread_with(&rig, &store, vec![said("first needle"), said("second needle"), said("third needle")], 1).await;
+    rig.sql(&format!("UPDATE events SET payload = X'ff', at = 'x' WHERE thread_id = '{}' AND seq = 3", thread.id()));
+    let other = thread_with(&rig, &store, vec![said("needle elsewhere")], 2).await;
+    indexed(&store).await;
+    let found = find(&store, "needle").await;
+    let mut hits: Vec<(ThreadId, u64)> = found.hits.iter().map(|hit| (hit.thread_id, hit.seq.get())).collect();
+    hits.sort_unstable();
+    assert_eq!(hits, [(thread.id(), 2), (thread.id(), 4), (other.id(), 2)]);
+}
+
+#[tokio::test]
 async fn only_the_beginning_of_a_long_output_is_looked_through() {
     let rig = Rig::new();
     let store = rig.open();
