@@ -262,7 +262,12 @@ async fn run_one(
     };
     let changes = !plan.parallel && crate::keeping::may_change(&plan.access);
     if changes {
-        services.keeping.before(services, turn_id).await?;
+        tokio::select! {
+            kept = services.keeping.before(services, turn_id) => kept?,
+            () = context.cancel.cancelled() => {
+                return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
+            }
+        }
     }
     let granted = Some(plan.access.into());
     let mut call_context =

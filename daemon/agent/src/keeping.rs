@@ -26,6 +26,9 @@ const FRESH: Duration = Duration::from_millis(50);
 /// How long the end of a turn waits for its last look.
 const LAST_LOOK_MAX: Duration = Duration::from_secs(10);
 
+/// How long the end of a cancelled one does.
+const CANCELLED_LOOK_MAX: Duration = Duration::from_secs(1);
+
 /// How long the first request of a turn waits to be able to tell of changes since the last one.
 const NEWS_WAIT_MAX: Duration = Duration::from_millis(150);
 
@@ -189,7 +192,8 @@ impl Driver {
 
     /// The files as a turn leaves them.
     pub(crate) async fn settle_files(&self, turn_id: TurnId) -> Result<(), Stop> {
-        self.services.keeping.settle(&self.services, turn_id, LAST_LOOK_MAX).await
+        let at_most = if self.context.cancel.is_cancelled() { CANCELLED_LOOK_MAX } else { LAST_LOOK_MAX };
+        self.services.keeping.settle(&self.services, turn_id, at_most).await
     }
 
     /// Tells the model what somebody else has changed of what it has seen.

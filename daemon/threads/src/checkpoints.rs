@@ -22,6 +22,12 @@ use crate::registry::Threads;
 /// Most bytes of text of one answer about differences.
 const DIFF_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Depots that stay open: each remembers what its project looks like.
+const OPEN_MAX: usize = 8;
+
+/// A project of which nothing can be kept is tried again after this long, in milliseconds: what is ignored may be another.
+const OFF_MS: i64 = 10 * 60 * 1000;
+
 /// The depots of all projects.
 pub struct Depots {
     data: PathBuf,
@@ -30,8 +36,10 @@ pub struct Depots {
     excludes: Option<PathBuf>,
     /// Roots of which nothing is kept: a home folder is no project.
     never: Vec<PathBuf>,
-    open: Mutex<BTreeMap<PathBuf, Arc<Depot>>>,
-    off: Mutex<BTreeMap<PathBuf, String>>,
+    /// The one that was used last at the end.
+    open: Mutex<Vec<(PathBuf, Arc<Depot>)>>,
+    /// Why, and until when it is not tried again, in milliseconds since 1970 UTC.
+    off: Mutex<BTreeMap<PathBuf, (String, i64)>>,
 }
 
 impl std::fmt::Debug for Depots {
@@ -56,7 +64,10 @@ impl Depots {
         if self.never.iter().any(|never| never == root) {
             return Some("a home folder is no project: begin in a folder of its own".to_owned());
         }
-        self.off.lock().unwrap_or_else(PoisonError::into_inner).get(root).cloned()
+        let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now().millis();
+        off.retain(|_, (_, until)| *until > now);
+        off.get(root).map(|(why, _)| why.clone())
     }
 
     /// Whoever looks at the files of this project for a run.
@@ -71,8 +82,11 @@ impl Depots {
     /// The depot of a root. Blocking.
     fn depot(&self, root: &Path) -> Result<Arc<Depot>, CheckpointError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(depot) = open.get(root) {
-            return Ok(Arc::clone(depot));
+        if let Some(at) = open.iter().position(|(of, _)| of == root) {
+            let used = open.remove(at);
+            let depot = Arc::clone(&used.1);
+            open.push(used);
+            return Ok(depot);
         }
         let settings = Settings {
             clock: Arc::clone(&self.clock),
@@ -81,7 +95,10 @@ impl Depots {
             limits: mcode_checkpoints::Limits::default(),
         };
         let depot = Arc::new(Depot::open(&Depot::folder(&self.data, root), root, settings)?);
-        open.insert(root.to_path_buf(), Arc::clone(&depot));
+        if open.len() >= OPEN_MAX {
+            open.remove(0);
+        }
+        open.push((root.to_path_buf(), Arc::clone(&depot)));
         Ok(depot)
     }
 
@@ -94,7 +111,9 @@ impl Depots {
                 let text = format!("{error}; {}", error.hint());
                 // What may be over soon is tried again by the next turn.
                 if error.turns_off() {
-                    self.off.lock().unwrap_or_else(PoisonError::into_inner).insert(root.to_path_buf(), text);
+                    let until = self.clock.now().millis().saturating_add(OFF_MS);
+                    let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+                    off.insert(root.to_path_buf(), (text, until));
                 }
                 None
             }
@@ -396,4 +415,39 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ThreadError> + Send + 'static,
 ) -> Result<T, ThreadError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| ThreadError::Store(Box::new(error)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use mcode_env::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn only_so_many_depots_stay_open_and_those_that_are_used_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(dir.path()).unwrap();
+        let depots = Depots::new(base.join("data"), None, None, Arc::new(ManualClock::default()));
+        let root = |at: usize| base.join(format!("project{at}"));
+        for at in 0..OPEN_MAX + 3 {
+            std::fs::create_dir(root(at)).unwrap();
+            depots.keep(&root(at), None).unwrap();
+            depots.keep(&root(0), None).unwrap();
+        }
+        let open: Vec<PathBuf> = depots.open.lock().unwrap().iter().map(|(root, _)| root.clone()).collect();
+        assert_eq!(open.len(), OPEN_MAX);
+        assert!(open.contains(&root(0)) && !open.contains(&root(1)), "{open:?}");
+    }
+
+    #[test]
+    fn a_project_that_could_not_be_kept_is_tried_again_later() {
+        let clock = Arc::new(ManualClock::default());
+        let depots = Depots::new(PathBuf::from("/data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>);
+        let (root, until) = (Path::new("/project"), clock.now().millis() + OFF_MS);
+        depots.off.lock().unwrap().insert(root.to_path_buf(), ("too many files".to_owned(), until));
+        assert!(depots.off(root).is_some() && depots.keeper(root).is_none());
+        clock.advance_millis(OFF_MS);
+        assert!(depots.off(root).is_none() && depots.keeper(root).is_some());
+        assert!(depots.off(Path::new("/")).is_some(), "that is no project at any time");
+    }
 }
