@@ -1,3 +1,5 @@
+//! What a builder bounds.
+
 use mcode_env::{SeededIds, Timestamp};
 use mcode_events::{BlobRef, Blobs};
 
