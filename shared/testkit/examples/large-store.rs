@@ -67,14 +67,14 @@ impl Log {
 fn said(number: u64) -> NewEvent {
     let text = format!("message {number} about module_{} and function_{}", number % 977, number % 7919);
     let parts = vec![Part::text(text)];
-    let role = if number % 2 == 0 { Role::User } else { Role::Assistant };
+    let role = if number.is_multiple_of(2) { Role::User } else { Role::Assistant };
     let message = Message { item_id: ItemId::from_uuid(SystemIds.next()), role, parts, origin: None };
     NewEvent::of_thread(EventBody::MessageFinished { message })
 }
 
 fn event(number: u64) -> NewEvent {
     // One in five is said; the others are steps, turns and the like.
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         return said(number / 5);
     }
     NewEvent::of_thread(EventBody::Notice { level: "info".to_owned(), text: "x".repeat(100) })
