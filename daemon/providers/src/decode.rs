@@ -1,5 +1,8 @@
 //! What the wires' decoders have in common: the shape of a decoder and its bounds.
 
+use std::borrow::Cow;
+use std::ops::Deref;
+
 use mcode_events::message::{Opaque, Part};
 use mcode_events::usage::Usage;
 use mcode_ids::ToolCallId;
@@ -51,31 +54,31 @@ pub(crate) fn bad_frame(error: &serde_json::Error, data: &str) -> ModelError {
 }
 
 /// Adds a delta, joined with the one before when both came in the same piece of the network.
-pub(crate) fn push_text(out: &mut Vec<StreamEvent>, delta: String) {
+pub(crate) fn push_text(out: &mut Vec<StreamEvent>, delta: &str) {
     if let Some(StreamEvent::TextDelta(before)) = out.last_mut() {
-        before.push_str(&delta);
+        before.push_str(delta);
     } else {
-        out.push(StreamEvent::TextDelta(delta));
+        out.push(StreamEvent::TextDelta(delta.to_owned()));
     }
 }
 
 /// As [`push_text`] for reasoning.
-pub(crate) fn push_thinking(out: &mut Vec<StreamEvent>, delta: String) {
+pub(crate) fn push_thinking(out: &mut Vec<StreamEvent>, delta: &str) {
     if let Some(StreamEvent::ThinkingDelta(before)) = out.last_mut() {
-        before.push_str(&delta);
+        before.push_str(delta);
     } else {
-        out.push(StreamEvent::ThinkingDelta(delta));
+        out.push(StreamEvent::ThinkingDelta(delta.to_owned()));
     }
 }
 
 /// As [`push_text`] for the arguments of a call. The name goes with every delta, as the border wants it.
-pub(crate) fn push_arguments(out: &mut Vec<StreamEvent>, at: usize, tool: &str, delta: String) {
+pub(crate) fn push_arguments(out: &mut Vec<StreamEvent>, at: usize, tool: &str, delta: &str) {
     if let Some(StreamEvent::ToolCallDelta { index, arguments, .. }) = out.last_mut()
         && *index == at
     {
-        arguments.push_str(&delta);
+        arguments.push_str(delta);
     } else {
-        out.push(StreamEvent::ToolCallDelta { index: at, name: tool.to_owned(), arguments: delta });
+        out.push(StreamEvent::ToolCallDelta { index: at, name: tool.to_owned(), arguments: delta.to_owned() });
     }
 }
 
@@ -107,6 +110,37 @@ pub(crate) fn with_call_opaque(part: Part, opaque: Option<Opaque>) -> Part {
             Part::ToolCall { tool_call_id, provider_call_id, name, arguments, opaque }
         }
         other => other,
+    }
+}
+
+/// A text of a frame that is only read and then let go: it is copied where it is written with escapes alone.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words<'a>(pub(crate) Cow<'a, str>);
+
+impl Deref for Words<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordsVisitor;
+        impl<'de> Visitor<'de> for WordsVisitor {
+            type Value = Words<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Words<'de>, E> {
+                Ok(Words(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Words<'de>, E> {
+                Ok(Words(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(WordsVisitor)
     }
 }
 

@@ -260,7 +260,7 @@ fn f09_a_folder_that_does_not_answer_keeps_no_list_waiting() {
     assert!(begun.elapsed().as_secs() < 2);
 }
 
-/// Case F01: clients beside each other, in threads of their own and in one.
+/// Case F01: clients beside each other, in threads of their own.
 #[test]
 fn f01_eight_clients_at_once_lose_nothing() {
     let stage = Stage::new(Script::new().fallback(|request| {
@@ -277,7 +277,8 @@ fn f01_eight_clients_at_once_lose_nothing() {
         .collect();
     let mut answers: Vec<String> = asks.into_iter().map(|ask| ask.output().ok().stdout).collect();
     answers.sort();
-    assert_eq!(answers.len(), 8);
+    assert_eq!(answers, (1..=8).map(|at| format!("done_{at}\n")).collect::<Vec<_>>());
+    stage.mcode(&["doctor", "--db"]).ok();
     let threads = stage.listed(&[]);
     assert_eq!(threads.len(), 8);
     for thread in &threads {
@@ -285,6 +286,32 @@ fn f01_eight_clients_at_once_lose_nothing() {
         let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
         assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
         assert_eq!(of_type(&events, "run_finished")[0]["status"], "done");
+    }
+}
+
+#[test]
+fn two_clients_that_talk_into_one_thread_each_get_their_own_answers() {
+    let stage = Stage::new(echo());
+    let thread = stage.thread("begin");
+    let words = |who: &str| (1..=6).map(|at| format!("{who} {at}")).collect::<Vec<_>>();
+    let talk = |who: &str| {
+        for words in words(who) {
+            assert_eq!(stage.ask(&["-t", &thread, &words]).ok().stdout, format!("so {words}\n"));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| talk("one"));
+        scope.spawn(|| talk("other"));
+    });
+    let events = stage.events(&thread);
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
+    let runs = of_type(&events, "run_finished");
+    assert_eq!(runs.len(), 13);
+    assert!(runs.iter().all(|run| run["status"] == "done"), "{runs:?}");
+    let asked = json!(of_type(&events, "message_finished")).to_string();
+    for words in words("one").iter().chain(&words("other")) {
+        assert_eq!(asked.matches(&format!("\"so {words}\"")).count(), 1, "{words}");
     }
 }
 

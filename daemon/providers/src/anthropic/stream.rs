@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::errors;
 use super::usage::RawUsage;
 use crate::decode::{
-    MAX_BLOCKS, WireDecoder, bad_frame, protocol, push_arguments, push_text, push_thinking, tool_call,
+    MAX_BLOCKS, WireDecoder, Words, bad_frame, protocol, push_arguments, push_text, push_thinking, tool_call,
 };
 use crate::sse::SseEvent;
 
@@ -43,14 +43,14 @@ struct Frame<'a> {
 struct Delta<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Cow<'a, str>,
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    thinking: Option<String>,
-    #[serde(default)]
-    signature: Option<String>,
-    #[serde(default)]
-    partial_json: Option<String>,
+    #[serde(borrow, default)]
+    text: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    signature: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    partial_json: Option<Words<'a>>,
     #[serde(default)]
     stop_reason: Option<String>,
 }
@@ -164,14 +164,14 @@ impl Decoder {
             "text" => {
                 let text = text_of("text");
                 if !text.is_empty() {
-                    push_text(out, text.clone());
+                    push_text(out, &text);
                 }
                 Block::Text(text)
             }
             "thinking" => {
                 let text = text_of("thinking");
                 if !text.is_empty() {
-                    push_thinking(out, text.clone());
+                    push_thinking(out, &text);
                 }
                 Block::Thinking { text, signature: text_of("signature") }
             }
@@ -180,7 +180,7 @@ impl Decoder {
                 let place = self.calls;
                 self.calls += 1;
                 let name = text_of("name");
-                push_arguments(out, place, &name, String::new());
+                push_arguments(out, place, &name, "");
                 let start = block.get("input").cloned().unwrap_or_default();
                 let id = ToolCallId::from_uuid(self.ids.next());
                 Block::Tool { id, provider_id: text_of("id"), name, start, json: String::new(), place }
@@ -199,13 +199,13 @@ impl Decoder {
             ("text_delta", Block::Text(text)) => {
                 if let Some(more) = delta.text.filter(|more| !more.is_empty()) {
                     text.push_str(&more);
-                    push_text(out, more);
+                    push_text(out, &more);
                 }
             }
             ("thinking_delta", Block::Thinking { text, .. }) => {
                 if let Some(more) = delta.thinking.filter(|more| !more.is_empty()) {
                     text.push_str(&more);
-                    push_thinking(out, more);
+                    push_thinking(out, &more);
                 }
             }
             ("signature_delta", Block::Thinking { signature, .. }) => {
@@ -214,7 +214,7 @@ impl Decoder {
             ("input_json_delta", Block::Tool { json, name, place, .. }) => {
                 if let Some(more) = delta.partial_json.filter(|more| !more.is_empty()) {
                     json.push_str(&more);
-                    push_arguments(out, *place, name, more);
+                    push_arguments(out, *place, name, &more);
                 }
             }
             ("input_json_delta", Block::Provider { json, .. }) => {

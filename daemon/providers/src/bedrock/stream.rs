@@ -148,7 +148,7 @@ impl Decoder {
         self.room(start.content_block_index)?;
         let place = self.calls;
         self.calls += 1;
-        push_arguments(out, place, &tool.name, String::new());
+        push_arguments(out, place, &tool.name, "");
         let id = ToolCallId::from_uuid(self.ids.next());
         let (provider_id, name, json) = (tool.tool_use_id, tool.name, String::new());
         self.blocks.insert(start.content_block_index, Block::Tool { id, provider_id, name, json, place });
@@ -163,7 +163,7 @@ impl Decoder {
             && let Block::Text(text) = self.blocks.entry(index).or_insert_with(|| Block::Text(String::new()))
         {
             text.push_str(&more);
-            push_text(out, more);
+            push_text(out, &more);
         }
         if let Some(more) = reasoning_content {
             let new = || Block::Reasoning { text: String::new(), signature: String::new(), redacted: String::new() };
@@ -172,7 +172,7 @@ impl Decoder {
                 redacted.push_str(&more.redacted_content.unwrap_or_default());
                 if let Some(more) = more.text.filter(|more| !more.is_empty()) {
                     text.push_str(&more);
-                    push_thinking(out, more);
+                    push_thinking(out, &more);
                 }
             }
         }
@@ -182,7 +182,7 @@ impl Decoder {
             };
             if !more.input.is_empty() {
                 json.push_str(&more.input);
-                push_arguments(out, *place, name, more.input);
+                push_arguments(out, *place, name, &more.input);
             }
         }
         Ok(())

@@ -72,7 +72,7 @@ impl Calls {
         slot.extra = piece.extra_content.or_else(|| slot.extra.take());
         slot.arguments.push_str(&arguments);
         if is_news {
-            push_arguments(out, place, &slot.name, arguments);
+            push_arguments(out, place, &slot.name, &arguments);
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! The shapes of a chat frame, as lenient as the servers are loose. Text that is not needed is not copied.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use super::usage::RawUsage;
+use crate::decode::Words;
 
 /// One frame, or a whole body.
 #[derive(Deserialize)]
@@ -17,7 +20,7 @@ pub(crate) struct Frame<'a> {
     #[serde(borrow, default)]
     pub(crate) model: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(crate) choices: Option<Vec<Choice<'a>>>,
+    pub(crate) choices: Option<SmallVec<[Choice<'a>; 1]>>,
     #[serde(default)]
     pub(crate) usage: Option<RawUsage>,
     #[serde(default)]
@@ -47,16 +50,16 @@ pub(crate) struct Choice<'a> {
 
 #[derive(Deserialize)]
 pub(crate) struct Delta<'a> {
-    #[serde(default)]
-    pub(crate) content: Content,
-    #[serde(default)]
-    pub(crate) refusal: Option<String>,
-    #[serde(default)]
-    pub(crate) reasoning_content: Option<String>,
-    #[serde(default)]
-    pub(crate) reasoning: Option<String>,
-    #[serde(default)]
-    pub(crate) reasoning_text: Option<String>,
+    #[serde(borrow, default)]
+    pub(crate) content: Content<'a>,
+    #[serde(borrow, default)]
+    pub(crate) refusal: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) reasoning_content: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) reasoning: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) reasoning_text: Option<Words<'a>>,
     #[serde(default)]
     pub(crate) reasoning_details: Option<Vec<Value>>,
     #[serde(borrow, default)]
@@ -87,12 +90,12 @@ pub(crate) struct FunctionDelta<'a> {
 
 /// `content` in its forms: nothing, text, or parts (Mistral).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) text: String,
+pub(crate) struct Content<'a> {
+    pub(crate) text: Cow<'a, str>,
     pub(crate) thinking: String,
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ContentVisitor)
     }
@@ -101,30 +104,30 @@ impl<'de> Deserialize<'de> for Content {
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content;
+    type Value = Content<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text, parts or null")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-        Ok(Content { text: text.to_owned(), thinking: String::new() })
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
+        Ok(Content { text: Cow::Borrowed(text), thinking: String::new() })
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Content, E> {
-        Ok(Content { text, thinking: String::new() })
+    fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
+        Ok(Content { text: Cow::Owned(text.to_owned()), thinking: String::new() })
     }
 
-    fn visit_unit<E>(self) -> Result<Content, E> {
+    fn visit_unit<E>(self) -> Result<Content<'de>, E> {
         Ok(Content::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content<'de>, A::Error> {
         let mut content = Content::default();
         while let Some(part) = parts.next_element::<Value>()? {
             match part.get("type").and_then(Value::as_str) {
                 Some("thinking") => gather(&part["thinking"], &mut content.thinking),
-                Some("text") | None => gather(&part, &mut content.text),
+                Some("text") | None => gather(&part, content.text.to_mut()),
                 // References, pictures and what this version does not know.
                 Some(_) => {}
             }
@@ -132,7 +135,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
         Ok(content)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content<'de>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Content::default())
     }
@@ -159,8 +162,8 @@ mod tests {
     #[test]
     fn content_is_read_in_all_its_forms() {
         let read = |text: &str| {
-            let content: Content = serde_json::from_str(text).unwrap();
-            (content.text, content.thinking)
+            let content: Content<'_> = serde_json::from_str(text).unwrap();
+            (content.text.into_owned(), content.thinking)
         };
         let pair = |text: &str, thinking: &str| (text.to_owned(), thinking.to_owned());
         assert_eq!(read("null"), pair("", ""));

@@ -116,9 +116,9 @@ impl Decoder {
             .into_iter()
             .flatten()
             .find(|text| !text.is_empty());
-        for more in [reasoning.unwrap_or_default(), delta.content.thinking] {
+        for more in [reasoning.as_deref().unwrap_or_default(), &delta.content.thinking] {
             if !more.is_empty() {
-                self.thinking.push_str(&more);
+                self.thinking.push_str(more);
                 push_thinking(out, more);
             }
         }
@@ -126,11 +126,11 @@ impl Decoder {
             self.take_detail(detail)?;
         }
         if !delta.content.text.is_empty() {
-            self.take_text(delta.content.text, out);
+            self.take_text(&delta.content.text, out);
         }
         if let Some(refusal) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.take_text(refusal, out);
+            self.take_text(&refusal, out);
         }
         for call in delta.tool_calls.into_iter().flatten() {
             self.calls.take(call, self.ids.as_ref(), out)?;
@@ -138,7 +138,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn take_text(&mut self, text: String, out: &mut Vec<StreamEvent>) {
+    fn take_text(&mut self, text: &str, out: &mut Vec<StreamEvent>) {
         let (words, thoughts) = (&mut self.text, &mut self.thinking);
         self.split.feed(text, &mut |piece| keep(piece, words, thoughts, out));
     }
@@ -201,14 +201,14 @@ impl Decoder {
     }
 }
 
-fn keep(piece: Piece, text: &mut String, thinking: &mut String, out: &mut Vec<StreamEvent>) {
+fn keep(piece: Piece<'_>, text: &mut String, thinking: &mut String, out: &mut Vec<StreamEvent>) {
     match piece {
         Piece::Text(more) => {
-            text.push_str(&more);
+            text.push_str(more);
             push_text(out, more);
         }
         Piece::Thinking(more) => {
-            thinking.push_str(&more);
+            thinking.push_str(more);
             push_thinking(out, more);
         }
     }

@@ -9,11 +9,11 @@ const CLOSE: &str = "</think>";
 
 /// A piece of content after the split.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum Piece<'a> {
     /// Words.
-    Text(String),
+    Text(&'a str),
     /// Reasoning.
-    Thinking(String),
+    Thinking(&'a str),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,15 +43,15 @@ impl ThinkSplit {
     }
 
     /// Takes more content.
-    pub(crate) fn feed(&mut self, delta: String, give: &mut impl FnMut(Piece)) {
+    pub(crate) fn feed(&mut self, delta: &str, give: &mut impl FnMut(Piece<'_>)) {
         if self.state == State::Text {
             return give(Piece::Text(delta));
         }
-        self.held.push_str(&delta);
+        self.held.push_str(delta);
         self.settle(give);
     }
 
-    fn settle(&mut self, give: &mut impl FnMut(Piece)) {
+    fn settle(&mut self, give: &mut impl FnMut(Piece<'_>)) {
         loop {
             match self.state {
                 State::Start => {
@@ -65,7 +65,7 @@ impl ThinkSplit {
                         return;
                     }
                     self.state = State::Text;
-                    return give(Piece::Text(std::mem::take(&mut self.held)));
+                    return give(Piece::Text(&std::mem::take(&mut self.held)));
                 }
                 State::Thinking => {
                     if let Some(at) = self.held.find(CLOSE) {
@@ -73,7 +73,7 @@ impl ThinkSplit {
                         self.held.truncate(at);
                         let thinking = std::mem::replace(&mut self.held, rest);
                         if !thinking.is_empty() {
-                            give(Piece::Thinking(thinking));
+                            give(Piece::Thinking(&thinking));
                         }
                         self.state = State::AfterTag;
                         continue;
@@ -82,7 +82,7 @@ impl ThinkSplit {
                     let rest = self.held.split_off(self.held.len() - keep);
                     let thinking = std::mem::replace(&mut self.held, rest);
                     if !thinking.is_empty() {
-                        give(Piece::Thinking(thinking));
+                        give(Piece::Thinking(&thinking));
                     }
                     return;
                 }
@@ -95,7 +95,7 @@ impl ThinkSplit {
                     let rest = rest.to_owned();
                     self.held.clear();
                     self.state = State::Text;
-                    return give(Piece::Text(rest));
+                    return give(Piece::Text(&rest));
                 }
                 State::Text => return,
             }
@@ -103,12 +103,12 @@ impl ThinkSplit {
     }
 
     /// The content ended: gives what was held back.
-    pub(crate) fn finish(&mut self, give: &mut impl FnMut(Piece)) {
+    pub(crate) fn finish(&mut self, give: &mut impl FnMut(Piece<'_>)) {
         let held = std::mem::take(&mut self.held);
         if held.is_empty() {
             return;
         }
-        give(if self.state == State::Thinking { Piece::Thinking(held) } else { Piece::Text(held) });
+        give(if self.state == State::Thinking { Piece::Thinking(&held) } else { Piece::Text(&held) });
     }
 }
 
@@ -139,12 +139,12 @@ mod tests {
     fn split(pieces: &[&str]) -> (String, String) {
         let mut splitter = ThinkSplit::default();
         let (mut text, mut thinking) = (String::new(), String::new());
-        let mut give = |piece: Piece| match piece {
-            Piece::Text(more) => text.push_str(&more),
-            Piece::Thinking(more) => thinking.push_str(&more),
+        let mut give = |piece: Piece<'_>| match piece {
+            Piece::Text(more) => text.push_str(more),
+            Piece::Thinking(more) => thinking.push_str(more),
         };
         for piece in pieces {
-            splitter.feed((*piece).to_owned(), &mut give);
+            splitter.feed(piece, &mut give);
         }
         splitter.finish(&mut give);
         (text, thinking)

@@ -1,6 +1,5 @@
 //! Decodes a Gemini stream: each frame is a whole answer with more of the parts.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,10 +11,11 @@ use mcode_models::{ModelError, ModelErrorKind, Response, StopReason, StreamEvent
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use smallvec::SmallVec;
 
 use super::errors;
 use crate::decode::{
-    Count, MAX_BLOCKS, WireDecoder, bad_frame, protocol, push_arguments, push_text, push_thinking, tool_call,
+    Count, MAX_BLOCKS, WireDecoder, Words, bad_frame, protocol, push_arguments, push_text, push_thinking, tool_call,
     with_call_opaque,
 };
 use crate::sse::SseEvent;
@@ -23,14 +23,14 @@ use crate::sse::SseEvent;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Frame<'a> {
-    #[serde(default)]
-    candidates: Option<Vec<Candidate>>,
+    #[serde(borrow, default)]
+    candidates: Option<SmallVec<[Candidate<'a>; 1]>>,
     #[serde(default)]
     usage_metadata: Option<RawUsage>,
     #[serde(default, borrow)]
-    model_version: Option<Borrowed<'a>>,
+    model_version: Option<Words<'a>>,
     #[serde(default, borrow)]
-    response_id: Option<Borrowed<'a>>,
+    response_id: Option<Words<'a>>,
     #[serde(default)]
     prompt_feedback: Option<PromptFeedback>,
     #[serde(default)]
@@ -46,54 +46,27 @@ struct PromptFeedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate {
+struct Candidate<'a> {
     #[serde(default)]
     index: Option<u64>,
-    #[serde(default)]
-    content: Option<Content>,
+    #[serde(borrow, default)]
+    content: Option<Content<'a>>,
     #[serde(default)]
     finish_reason: Option<String>,
     #[serde(default)]
     finish_message: Option<String>,
 }
 
-/// A text that stands in each frame and is needed of the first alone: it is not copied.
-struct Borrowed<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Borrowed<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfText;
-
-        impl<'de> Visitor<'de> for OfText {
-            type Value = Cow<'de, str>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Cow::Borrowed(text))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Cow::Owned(text.to_owned()))
-            }
-        }
-
-        deserializer.deserialize_str(OfText).map(Borrowed)
-    }
-}
-
 #[derive(Deserialize)]
-struct Content {
-    #[serde(default)]
-    parts: Option<Vec<RawPart>>,
+struct Content<'a> {
+    #[serde(borrow, default)]
+    parts: Option<SmallVec<[RawPart<'a>; 1]>>,
 }
 
 /// A part; `rest` is what is not known of it.
 #[derive(Default)]
-struct RawPart {
-    text: Option<String>,
+struct RawPart<'a> {
+    text: Option<Words<'a>>,
     thought: Option<bool>,
     thought_signature: Option<String>,
     function_call: Option<FunctionCall>,
@@ -101,7 +74,7 @@ struct RawPart {
 }
 
 /// By hand: `#[serde(flatten)]` copies every part into a tree first, and nearly all of a stream are parts.
-impl<'de> Deserialize<'de> for RawPart {
+impl<'de: 'a, 'a> Deserialize<'de> for RawPart<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(field_identifier, rename_all = "camelCase")]
@@ -115,13 +88,13 @@ impl<'de> Deserialize<'de> for RawPart {
         struct OfPart;
 
         impl<'de> Visitor<'de> for OfPart {
-            type Value = RawPart;
+            type Value = RawPart<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a part")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawPart, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawPart<'de>, A::Error> {
                 let mut part = RawPart::default();
                 while let Some(key) = map.next_key()? {
                     match key {
@@ -270,17 +243,17 @@ impl Decoder {
         Ok(())
     }
 
-    fn take_part(&mut self, part: RawPart, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+    fn take_part(&mut self, part: RawPart<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         let RawPart { text, thought, thought_signature, function_call, rest } = part;
         let signature = thought_signature.filter(|signature| !signature.is_empty());
         if let Some(call) = function_call {
             return self.take_call(call, signature, out);
         }
         if let Some(text) = text {
-            return self.take_words(text, thought == Some(true), signature, out);
+            return self.take_words(&text, thought == Some(true), signature, out);
         }
         match signature {
-            Some(signature) if rest.is_empty() => self.take_words(String::new(), false, Some(signature), out),
+            Some(signature) if rest.is_empty() => self.take_words("", false, Some(signature), out),
             _ if rest.is_empty() => Ok(()),
             // Code that the provider ran, and its like: only it understands them.
             signature => {
@@ -297,7 +270,7 @@ impl Decoder {
     /// one of them signed at most, and words that end without a text stay alone.
     fn take_words(
         &mut self,
-        more: String,
+        more: &str,
         is_thought: bool,
         signed: Option<String>,
         out: &mut Vec<StreamEvent>,
@@ -307,17 +280,17 @@ impl Decoder {
         }
         if !more.is_empty() {
             let push = if is_thought { push_thinking } else { push_text };
-            push(out, more.clone());
+            push(out, more);
         }
         if let Some(Block::Words { text, thought, signature }) = self.blocks.last_mut()
             && *thought == is_thought
             && (signed.is_none() || (signature.is_none() && !more.is_empty()))
         {
-            text.push_str(&more);
+            text.push_str(more);
             *signature = signature.take().or(signed);
             return Ok(());
         }
-        self.add(Block::Words { text: more, thought: is_thought, signature: signed })
+        self.add(Block::Words { text: more.to_owned(), thought: is_thought, signature: signed })
     }
 
     fn take_call(
@@ -328,7 +301,7 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let name = call.name.unwrap_or_default();
         let raw = call.args.filter(|args| !args.is_null()).map(|args| args.to_string()).unwrap_or_default();
-        push_arguments(out, self.calls, &name, raw.clone());
+        push_arguments(out, self.calls, &name, &raw);
         self.calls += 1;
         let id = ToolCallId::from_uuid(self.ids.next());
         let part = tool_call(id, call.id.unwrap_or_default(), name, &raw, false);

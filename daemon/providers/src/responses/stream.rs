@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::frame::{Frame, RawUsage, Whole};
 use super::item::{Item, PARAGRAPH};
 use crate::chat::errors;
-use crate::decode::{MAX_BLOCKS, WireDecoder, bad_frame, protocol, push_arguments, push_text, push_thinking};
+use crate::decode::{MAX_BLOCKS, WireDecoder, Words, bad_frame, protocol, push_arguments, push_text, push_thinking};
 use crate::sse::SseEvent;
 
 /// Decodes one response.
@@ -75,16 +75,16 @@ impl Decoder {
         let begins = first && item.is_call();
         if begins {
             item.place = place;
-            push_arguments(out, place, item.name(), String::new());
+            push_arguments(out, place, item.name(), "");
         }
         // Servers may give an item whole without having streamed it.
         if done && item.streamed.is_empty() {
             let text = item.text();
             match item.kind() {
                 _ if text.is_empty() => {}
-                "message" => push_text(out, text),
-                "reasoning" => push_thinking(out, text),
-                "function_call" | "custom_tool_call" => push_arguments(out, item.place, item.name(), text),
+                "message" => push_text(out, &text),
+                "reasoning" => push_thinking(out, &text),
+                "function_call" | "custom_tool_call" => push_arguments(out, item.place, item.name(), &text),
                 _ => {}
             }
         }
@@ -98,16 +98,16 @@ impl Decoder {
         let kind = &*frame.kind;
         let is_known = DELTAS.contains(&kind);
         // Pieces of what only the provider understands come whole with their item.
-        let (true, Ok(delta)) = (is_known, serde_json::from_str::<String>(raw.get())) else { return Ok(()) };
+        let (true, Ok(delta)) = (is_known, serde_json::from_str::<Words<'_>>(raw.get())) else { return Ok(()) };
         if delta.is_empty() {
             return Ok(());
         }
         let item = self.item(index)?;
         item.streamed.push_str(&delta);
         match kind {
-            "response.output_text.delta" | "response.refusal.delta" => push_text(out, delta),
-            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => push_thinking(out, delta),
-            _ => push_arguments(out, item.place, item.name(), delta),
+            "response.output_text.delta" | "response.refusal.delta" => push_text(out, &delta),
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => push_thinking(out, &delta),
+            _ => push_arguments(out, item.place, item.name(), &delta),
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Decoder {
         let item = self.item(frame.output_index.unwrap_or(0))?;
         if !item.streamed.is_empty() {
             item.streamed.push_str(PARAGRAPH);
-            push_thinking(out, PARAGRAPH.to_owned());
+            push_thinking(out, PARAGRAPH);
         }
         Ok(())
     }

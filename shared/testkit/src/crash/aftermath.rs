@@ -17,6 +17,10 @@ pub struct Acknowledged {
     pub inputs: Vec<(String, String)>,
     /// Events that were shown: (thread, seq, type).
     pub events: Vec<(String, u64, String)>,
+    /// Forks that were made.
+    pub forks: Vec<String>,
+    /// Titles that were given: (thread, title).
+    pub titles: Vec<(String, String)>,
 }
 
 impl Acknowledged {
@@ -29,6 +33,13 @@ impl Acknowledged {
         let (thread, run) = (text(&said, "thread_id"), text(&said, "run_id"));
         self.runs.push((thread.clone(), run.clone(), number(&said["seq"])));
         Some((thread, run))
+    }
+
+    /// Takes in what `threads fork --output json` printed, if it succeeded.
+    pub fn forked(&mut self, output: &Output) {
+        if output.code == 0 {
+            self.forks.push(text(&output.json(), "thread_id"));
+        }
     }
 
     /// Takes in the complete lines that `--output jsonl` printed before its end, whatever that was.
@@ -52,6 +63,7 @@ impl Acknowledged {
             .map(|(thread, ..)| thread)
             .chain(self.inputs.iter().map(|(thread, _)| thread))
             .chain(self.events.iter().map(|(thread, ..)| thread))
+            .chain(&self.forks)
             .cloned()
             .collect();
         threads.sort_unstable();
@@ -93,7 +105,12 @@ pub fn check(daemon: &TestDaemon, load: &Load, told: &Acknowledged) -> Figures {
     threads.sort_unstable();
     threads.dedup();
     for thread in &threads {
-        let events = events_of(daemon, thread);
+        let (events, title) = events_of(daemon, thread);
+        figures.acknowledged += u64::from(told.forks.contains(thread));
+        for (_, given) in told.titles.iter().filter(|(of, _)| of == thread) {
+            assert_eq!(&title, given, "{thread}: the title that was given is gone");
+            figures.acknowledged += 1;
+        }
         figures.threads += 1;
         figures.events += events.last().map_or(0, |event| number(&event["seq"]));
         living.extend(one_end_each(thread, &events));
@@ -131,8 +148,9 @@ fn answer_what_waits(daemon: &TestDaemon, before: u64) -> u64 {
     approvals.len() as u64
 }
 
-/// All events of a thread. The daemon itself reports a gap as damage; here the order and both ends are looked at.
-fn events_of(daemon: &TestDaemon, thread: &str) -> Vec<Value> {
+/// All events of a thread, and its title. The daemon itself reports a gap as damage; here the order and both ends are
+/// looked at.
+fn events_of(daemon: &TestDaemon, thread: &str) -> (Vec<Value>, String) {
     let shown = daemon.mcode(&["threads", "show", thread, "--output", "json"]).ok().json();
     let events = shown["events"].as_array().cloned().unwrap_or_default();
     let mut before = 0;
@@ -144,7 +162,13 @@ fn events_of(daemon: &TestDaemon, thread: &str) -> Vec<Value> {
     }
     assert_eq!(events.first().map(|event| number(&event["seq"])), Some(1), "{thread} begins with 1");
     assert_eq!(before, number(&shown["thread"]["last_seq"]), "{thread} is readable to its end");
-    events
+    (events, text(&shown["thread"], "title"))
+}
+
+/// The logs have no gap, and what lists say is what their events say. Panics when anything is not whole.
+pub fn is_whole(daemon: &TestDaemon) {
+    let output = daemon.mcode(&["doctor", "--db", "--output", "json"]);
+    assert_eq!(output.code, 0, "the database is not whole after a crash: {output:#?}");
 }
 
 /// Beginnings and ends, and the field that names what began.
@@ -167,7 +191,10 @@ fn one_end_each(thread: &str, events: &[Value]) -> BTreeSet<String> {
         for event in events {
             let kind = event["type"].as_str().unwrap_or_default();
             let id = text(event, name);
-            if kind == *begin {
+            if kind == "thread_forked" {
+                // What was at work at that place is the other thread's, which has the end of it.
+                open.retain(|_, counts| *counts != (1, 0));
+            } else if kind == *begin {
                 assert!(!id.is_empty(), "{begin} without {name}: {event}");
                 open.entry(id).or_default().0 += 1;
             } else if ends.contains(&kind) {

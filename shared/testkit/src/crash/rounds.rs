@@ -64,6 +64,7 @@ pub fn run(mut daemon: TestDaemon, rounds: u32, seed: u64, mut tell: impl FnMut(
         }
         // What runs in the background adds up, and has to end some time.
         if round % ROUNDS_BEFORE_A_STOP == ROUNDS_BEFORE_A_STOP - 1 {
+            aftermath::is_whole(&daemon);
             aftermath::end_all(&daemon);
         }
         report.rounds = round + 1;
@@ -102,6 +103,12 @@ fn crash(
     let (thread, run) = started.unwrap_or_default();
     let steer =
         chance.one_in(2).then(|| daemon.spawn_mcode(&dir, &["runs", "steer", &run, "also this", "--output", "json"]));
+    let title = format!("title of round {round}");
+    // A thread that nobody works in any more, and one that is at work.
+    let renamed =
+        threads.get(2).map(|thread| (thread, daemon.spawn_mcode(&dir, &["threads", "rename", thread, &title])));
+    let fork = threads.get(usize::from(chance.one_in(2))).filter(|_| chance.one_in(3));
+    let fork = fork.map(|thread| daemon.spawn_mcode(&dir, &["threads", "fork", thread, "--output", "json"]));
     // Not a wait for anything: the random moment is the point.
     std::thread::sleep(chance.next_within(WITHIN));
     let client_first = chance.one_in(2);
@@ -114,6 +121,16 @@ fn crash(
     told.shown(&watched.output());
     if let Some(steer) = steer {
         steered(&mut told, &thread, steer);
+    }
+    if let Some((thread, mut renamed)) = renamed {
+        renamed.kill9();
+        if renamed.output().code == 0 {
+            told.titles.push((thread.clone(), title));
+        }
+    }
+    if let Some(mut fork) = fork {
+        fork.kill9();
+        told.forked(&fork.output());
     }
     kill_the_rest(daemon);
     if chance.one_in(4) {
