@@ -1,5 +1,6 @@
 //! How fast answers are decoded: 100 MB of a stream of small deltas, over the wires that send server-sent events, from a
-//! socket to the complete answer. Prints the processor time of the one thread that does it, in seconds, such as
+//! socket to the complete answer. The frames are as real servers were recorded to send them, each with a few words.
+//! Prints the processor time of the one thread that does it, in seconds, such as
 //! `{"anthropic": …, "openai-chat": …}`; `cargo xtask bench` runs it.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a measuring program, not part of the product")]
 
@@ -50,9 +51,10 @@ const WIRES: &[Wire] = &[
         first: "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\
                 \"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n",
         delta: [
-            "data: {\"id\":\"chatcmpl-AbCdEfGhIjKlMnOpQrStUvWx\",\"object\":\"chat.completion.chunk\",\"created\":\
-             1750000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
-            "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+            "data: {\"id\":\"chatcmpl-AbCdEfGhIjKlMnOpQrStUvWxYz012\",\"object\":\"chat.completion.chunk\",\"created\":\
+             1750000000,\"model\":\"gpt-4o-2024-08-06\",\"service_tier\":\"default\",\"system_fingerprint\":\
+             \"fp_0123456789\",\"usage\":null,\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
+            "\"},\"logprobs\":null,\"finish_reason\":null}],\"obfuscation\":\"AbCdEf0\"}\n\n",
         ],
         last: "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\
                \"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
@@ -77,8 +79,11 @@ const WIRES: &[Wire] = &[
         name: "gemini",
         first: "",
         delta: [
-            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"",
-            "\"}],\"role\":\"model\"},\"index\":0}],\"modelVersion\":\"m\",\"responseId\":\"r\"}\n\n",
+            "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"",
+            "\"}],\"role\": \"model\"},\"index\": 0}],\"usageMetadata\": {\"promptTokenCount\": 54,\"candidatesTokenCount\": \
+             16,\"totalTokenCount\": 116,\"promptTokensDetails\": [{\"modality\": \"TEXT\",\"tokenCount\": 54}],\
+             \"thoughtsTokenCount\": 62},\"modelVersion\": \"gemini-2.5-flash\",\"responseId\": \
+             \"AbCdEfGhIjKlMnOpQrStUvWx\"}\n\n",
         ],
         last: "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}],\"role\":\"model\"},\"finishReason\":\
                \"STOP\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":3,\"candidatesTokenCount\":9},\

@@ -33,7 +33,7 @@ struct Frame<'a> {
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
     #[serde(default)]
-    usage: Option<RawUsage>,
+    usage: Option<Box<RawUsage>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -314,7 +314,7 @@ impl WireDecoder for Decoder {
                     self.stop = Some(stop);
                 }
                 if let Some(usage) = frame.usage {
-                    self.add_usage(usage);
+                    self.add_usage(*usage);
                 }
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! The shapes of a chat frame, as lenient as the servers are loose. Text that is not needed is not copied.
+//! The shapes of a chat frame, as lenient as the servers are loose. Text that is not needed is not copied, and what is
+//! rare and large is kept apart: a frame is moved several times while it is read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +23,7 @@ pub(crate) struct Frame<'a> {
     #[serde(borrow, default)]
     pub(crate) choices: Option<SmallVec<[Choice<'a>; 1]>>,
     #[serde(default)]
-    pub(crate) usage: Option<RawUsage>,
+    pub(crate) usage: Option<Box<RawUsage>>,
     #[serde(default)]
     pub(crate) x_groq: Option<Groq>,
     #[serde(borrow, default)]
@@ -32,7 +33,7 @@ pub(crate) struct Frame<'a> {
 #[derive(Deserialize)]
 pub(crate) struct Groq {
     #[serde(default)]
-    pub(crate) usage: Option<RawUsage>,
+    pub(crate) usage: Option<Box<RawUsage>>,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +46,7 @@ pub(crate) struct Choice<'a> {
     #[serde(default)]
     pub(crate) finish_reason: Option<String>,
     #[serde(default)]
-    pub(crate) usage: Option<RawUsage>,
+    pub(crate) usage: Option<Box<RawUsage>>,
 }
 
 #[derive(Deserialize)]

@@ -36,7 +36,7 @@ pub(crate) struct Decoder {
     split: ThinkSplit,
     details: Vec<Value>,
     calls: Calls,
-    usage: Option<RawUsage>,
+    usage: Option<Box<RawUsage>>,
     finish: Option<String>,
     refused: bool,
     done: bool,
@@ -85,7 +85,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn take_usage(&mut self, usage: Option<RawUsage>) {
+    fn take_usage(&mut self, usage: Option<Box<RawUsage>>) {
         if let Some(usage) = usage
             && (usage.says_something() || self.usage.is_none())
         {

@@ -10,6 +10,7 @@ use mcode_ids::ToolCallId;
 use mcode_models::{ModelError, ModelErrorKind, Response, StopReason, StreamEvent};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use smallvec::SmallVec;
 
@@ -26,15 +27,15 @@ struct Frame<'a> {
     #[serde(borrow, default)]
     candidates: Option<SmallVec<[Candidate<'a>; 1]>>,
     #[serde(default)]
-    usage_metadata: Option<RawUsage>,
+    usage_metadata: Option<Box<RawUsage>>,
     #[serde(default, borrow)]
     model_version: Option<Words<'a>>,
     #[serde(default, borrow)]
     response_id: Option<Words<'a>>,
     #[serde(default)]
-    prompt_feedback: Option<PromptFeedback>,
-    #[serde(default)]
-    error: Option<Value>,
+    prompt_feedback: Option<Box<PromptFeedback>>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -51,10 +52,10 @@ struct Candidate<'a> {
     index: Option<u64>,
     #[serde(borrow, default)]
     content: Option<Content<'a>>,
-    #[serde(default)]
-    finish_reason: Option<String>,
-    #[serde(default)]
-    finish_message: Option<String>,
+    #[serde(borrow, default)]
+    finish_reason: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    finish_message: Option<Words<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -63,14 +64,15 @@ struct Content<'a> {
     parts: Option<SmallVec<[RawPart<'a>; 1]>>,
 }
 
-/// A part; `rest` is what is not known of it.
+/// A part; `rest` is what is not known of it. What is rare is kept apart, as a part is moved several times while it is
+/// read.
 #[derive(Default)]
 struct RawPart<'a> {
     text: Option<Words<'a>>,
     thought: Option<bool>,
-    thought_signature: Option<String>,
-    function_call: Option<FunctionCall>,
-    rest: serde_json::Map<String, Value>,
+    thought_signature: Option<Box<str>>,
+    function_call: Option<Box<FunctionCall>>,
+    rest: Option<Box<serde_json::Map<String, Value>>>,
 }
 
 /// By hand: `#[serde(flatten)]` copies every part into a tree first, and nearly all of a stream are parts.
@@ -102,7 +104,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawPart<'a> {
                         Key::Thought => part.thought = map.next_value()?,
                         Key::ThoughtSignature => part.thought_signature = map.next_value()?,
                         Key::FunctionCall => part.function_call = map.next_value()?,
-                        Key::Other(name) => drop(part.rest.insert(name, map.next_value()?)),
+                        Key::Other(name) => drop(part.rest.get_or_insert_default().insert(name, map.next_value()?)),
                     }
                 }
                 Ok(part)
@@ -208,7 +210,7 @@ impl Decoder {
     }
 
     fn take_frame(&mut self, frame: Frame<'_>, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
-        if frame.error.is_some_and(|error| !error.is_null()) {
+        if frame.error.is_some() {
             return Err(errors::from_words(data, &self.host));
         }
         if !self.started {
@@ -222,7 +224,7 @@ impl Decoder {
             self.model = model.0.into_owned();
         }
         if let Some(usage) = frame.usage_metadata {
-            self.usage = Some(self.usage.take().unwrap_or_default().then(usage));
+            self.usage = Some(self.usage.take().unwrap_or_default().then(*usage));
         }
         self.blocked = frame.prompt_feedback.and_then(|feedback| feedback.block_reason).or_else(|| self.blocked.take());
         // We ask for one; a server that gives more is not followed into the others.
@@ -231,33 +233,33 @@ impl Decoder {
                 self.take_part(part, out)?;
             }
             let Some(reason) = candidate.finish_reason.filter(|reason| !reason.is_empty()) else { continue };
-            if matches!(reason.as_str(), "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") {
-                let words = candidate.finish_message.unwrap_or_default();
+            if matches!(&*reason, "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") {
+                let words = candidate.finish_message.as_deref().unwrap_or_default();
                 return Err(ModelError::new(
                     ModelErrorKind::BadToolCall,
-                    format!("{} ended the answer with {reason}: {words}", self.host),
+                    format!("{} ended the answer with {}: {words}", self.host, &*reason),
                 ));
             }
-            self.finish = Some(reason);
+            self.finish = Some(reason.0.into_owned());
         }
         Ok(())
     }
 
     fn take_part(&mut self, part: RawPart<'_>, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
         let RawPart { text, thought, thought_signature, function_call, rest } = part;
-        let signature = thought_signature.filter(|signature| !signature.is_empty());
+        let signature = thought_signature.filter(|signature| !signature.is_empty()).map(String::from);
         if let Some(call) = function_call {
-            return self.take_call(call, signature, out);
+            return self.take_call(*call, signature, out);
         }
         if let Some(text) = text {
             return self.take_words(&text, thought == Some(true), signature, out);
         }
-        match signature {
-            Some(signature) if rest.is_empty() => self.take_words("", false, Some(signature), out),
-            _ if rest.is_empty() => Ok(()),
+        match (signature, rest) {
+            (Some(signature), None) => self.take_words("", false, Some(signature), out),
+            (None, None) => Ok(()),
             // Code that the provider ran, and its like: only it understands them.
-            signature => {
-                let mut block = Value::Object(rest);
+            (signature, Some(rest)) => {
+                let mut block = Value::Object(*rest);
                 if let Some(signature) = signature {
                     block["thoughtSignature"] = json!(signature);
                 }

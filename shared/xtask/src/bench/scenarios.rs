@@ -13,12 +13,13 @@ use super::table::Table;
 type Scenario = fn(&Path, &mut Table) -> anyhow::Result<()>;
 
 /// All of them, by name.
-pub(super) const ALL: [(&str, Scenario); 8] = [
+pub(super) const ALL: [(&str, Scenario); 9] = [
     ("version", version),
     ("hello", hello),
     ("cold start", cold_start),
     ("tool loop", tool_loop),
     ("shell loop", shell_loop),
+    ("checkpoints", checkpoints),
     ("stream", stream),
     ("idle", idle),
     ("attach", attach),
@@ -26,6 +27,8 @@ pub(super) const ALL: [(&str, Scenario); 8] = [
 
 /// Tool calls of one loop.
 const LOOP_CALLS: usize = 30;
+/// Folders of the large project, and files in each.
+const LARGE_PROJECT: [usize; 2] = [2_500, 20];
 /// Deltas of the long stream.
 const STREAM_DELTAS: usize = 20_000;
 /// Events of the long thread.
@@ -142,9 +145,38 @@ fn tool_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
 fn shell_loop(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
     let (_, gaps) = run_loop(programs, echo, 3)?;
     let held = median(gaps)?;
-    table.add("end of a shell echo call to the next request", Ok(held), "ms", 10.0);
+    // Two processes are started (its host and the shell), seven commits made, and the project's files looked at twice.
+    table.add("end of a shell echo call to the next request", Ok(held), "ms", 20.0);
     let (_, gaps) = run_configured(programs, "[sandbox]\nenabled = false\n", echo, 3)?;
     table.add("what the sandbox adds to that", Ok(held - median(gaps)?), "ms", 10.0);
+    Ok(())
+}
+
+/// What the looks at the files of a large project add to a turn that changes one of them.
+fn checkpoints(programs: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let [folders, files] = LARGE_PROJECT;
+    let workspace = Workspace::with_files([("f.txt", "one\n")]);
+    for folder in 0..folders {
+        for file in 0..files {
+            workspace.write(format!("f{folder}/file{file}.rs"), format!("fn f{file}() {{}} // {folder}\n").repeat(10));
+        }
+    }
+    // Files that were changed just now are read again.
+    std::thread::sleep(Duration::from_millis(2_100));
+    let turn = |workspace: &Workspace| {
+        let server = ModelServer::start_blocking(Script::new().allow_unused());
+        let daemon = daemon(programs, &server);
+        let costs = times(9, || {
+            server.push(Reply::tool_calls([("shell", json!({"command": "echo more >> f.txt"}))]));
+            server.push(Reply::text("done"));
+            measure(&mut daemon.command(&workspace.path(), &["ask", "--approve", "all", "go"]), "done")
+        })?;
+        // The first reads the whole project.
+        median_ms(&costs[1..], |cost| cost.wall)
+    };
+    let (small, large) = (turn(&Workspace::with_files([("f.txt", "one\n")]))?, turn(&workspace)?);
+    let what = format!("a turn in a project of {} files, above one of a single file", folders * files);
+    table.add(&what, Ok(large - small), "ms", 150.0);
     Ok(())
 }
 
