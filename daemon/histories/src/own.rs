@@ -21,6 +21,7 @@
 //!   [`Identity::Fresh`](read::Identity) all its ids are new.
 
 mod check;
+mod held;
 mod input;
 mod lines;
 mod named;
@@ -53,6 +54,9 @@ pub const BLOB_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The most bodies of a file.
 pub const BLOBS_MAX: usize = 100_000;
+
+/// The most runs of a thread.
+pub const RUNS_MAX: usize = 200_000;
 
 /// How far the time of an event may lie ahead, in milliseconds (a day: clocks differ).
 pub const AHEAD_MS_MAX: i64 = 24 * 60 * 60 * 1000;
@@ -96,6 +100,8 @@ pub struct Limits {
     pub blobs: usize,
     /// Bytes of a body.
     pub blob_bytes: u64,
+    /// Runs.
+    pub runs: usize,
 }
 
 impl Limits {
@@ -106,5 +112,6 @@ impl Limits {
         events: EVENTS_MAX,
         blobs: BLOBS_MAX,
         blob_bytes: BLOB_BYTES_MAX,
+        runs: RUNS_MAX,
     };
 }

@@ -352,6 +352,7 @@ fn every_limit_is_one() {
             .contains("the size of the file in bytes is more than is taken (2000)")
     );
     assert!(with(Limits { events: 3, ..small }).contains("the number of events is more than is taken (3)"));
+    assert!(with(Limits { runs: 0, ..small }).contains("the number of runs is more than is taken (0)"));
     assert!(with(Limits { blobs: 2, ..small }).contains("the number of bodies is more than is taken (2)"));
     assert!(
         with(Limits { blob_bytes: 1000, ..small }).contains("the size of a body in bytes is more than is taken (1000)")
@@ -421,6 +422,46 @@ fn a_run_that_a_fork_left_behind_is_ended() {
     let importing = Importing { identity: Identity::Fresh(id("thr_", 99)), place: None };
     let last = read.events(&importing).unwrap().last().unwrap().unwrap();
     assert!(matches!(last.body, EventBody::RunFinished { status: RunStatus::Interrupted, .. }), "{last:?}");
-    let state = Home::new().import(&file, Identity::Kept);
+    let other = Home::new();
+    let state = other.import(&file, Identity::Kept);
     assert!(state.open.is_empty() && state.runs.iter().all(|run| run.status == RunStatus::Interrupted));
+    // Its end is in the log now, and does not come again.
+    let again = other.export(thread());
+    assert!(!open(&again).unwrap().contents().was_at_work);
+    let last = lines(&again).iter().rposition(|line| has(line, "\"kind\":\"run_finished\"")).unwrap();
+    let mut twice = lines(&again);
+    twice.insert(last, twice[last].clone());
+    let twice = sealed(renumbered(twice));
+    assert!(error(&twice).contains("it ends a run that has not begun or has ended before"), "{}", error(&twice));
+}
+
+/// Events with the numbers of their places, and their count in the first line.
+fn renumbered(mut lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut count = 0;
+    for line in lines.iter_mut().skip(1) {
+        let mut value: Value = serde_json::from_slice(line).unwrap();
+        if value.get("seq").is_some() {
+            count += 1;
+            value["seq"] = json!(count);
+            *line = format!("{value}\n").into_bytes();
+        }
+    }
+    let mut first: Value = serde_json::from_slice(&lines[0]).unwrap();
+    first["events"] = json!(count);
+    lines[0] = format!("{first}\n").into_bytes();
+    lines
+}
+
+#[test]
+fn the_same_thread_is_known_again_whenever_it_was_exported() {
+    let home = Home::new();
+    rich(&home);
+    let content = |file: &[u8]| open(file).unwrap().contents().content.clone();
+    let file = home.export(thread());
+    let later = changed(&file, 0, |line| line["exported_at"] = json!("2030-01-01T00:00:00Z"));
+    let later = sealed(lines(&later));
+    assert_ne!(later, file);
+    assert_eq!(content(&later), content(&file));
+    let titled = changed(&file, line_of(&file, "title_changed"), |line| line["payload"]["title"] = json!("another"));
+    assert_ne!(content(&sealed(lines(&titled))), content(&file));
 }

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 /// reads is of the thread alone. Events that a fork shares stay for as long as one does.
 pub(crate) fn thread(connection: &mut Connection, blobs: &BlobFiles, thread_id: ThreadId) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for table in ["runs", "pending", "grants", "threads"] {
+    for table in ["runs", "pending", "grants", "imports", "threads"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE thread_id = ?1"), [thread_id.to_string()])?;
     }
     let mut nobodys = Vec::new();
@@ -30,7 +30,7 @@ fn log(transaction: &Transaction<'_>, blobs: &BlobFiles, log: ThreadId) -> Resul
     transaction.execute("DELETE FROM events WHERE thread_id = ?1 AND seq > ?2", params![name, kept])?;
     transaction.execute("DELETE FROM quarantine WHERE thread_id = ?1 AND seq > ?2", params![name, kept])?;
     transaction.execute("DELETE FROM quarantine WHERE thread_id = ?1 AND ?2 = 0", params![name, kept])?;
-    let named = crate::named::forget(transaction, log)?;
+    let named = crate::named::forget(transaction, &name)?;
     if kept > 0 {
         crate::named::look_again(transaction, blobs, &name)?;
     }

@@ -15,6 +15,7 @@ mod care;
 mod error;
 mod forget;
 mod grants;
+mod importing;
 mod lineage;
 mod log;
 mod named;
@@ -46,6 +47,7 @@ pub use crate::care::mend::{Mended, ORPHAN_AGE_MS};
 pub use crate::care::space::{Space, SpaceRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
 pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};
+pub use crate::importing::{ImportKey, ImportRow, STAGED_BYTES_MAX, STAGED_EVENTS_MAX, Staging};
 pub use crate::projection::{Page, Place, ProjectRow, RunRow, ThreadFilter, ThreadRow};
 pub use crate::search::{Found, SEARCHED_TEXT_MAX, Said, SearchFilter};
 pub use crate::snippet::Snippet;
@@ -135,6 +137,11 @@ impl Store {
     /// The project of a place; made when it is new.
     pub async fn resolve_project(&self, place: Place) -> Result<ProjectRow, StoreError> {
         self.writer.change(move |transaction, _now| projects::resolve(transaction, &place)).await
+    }
+
+    /// The project that the user calls so, wherever that is; made when it is new.
+    pub async fn named_project(&self, name: String, project_id: ProjectId) -> Result<ProjectRow, StoreError> {
+        self.writer.change(move |transaction, now| projects::named(transaction, &name, project_id, now)).await
     }
 
     /// Has the threads of a known root belong to what the user calls so; an empty name takes that back. Resolve the place

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use mcode_events::blob::Blobs;
-use mcode_ids::ThreadId;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::blobs::BlobFiles;
@@ -56,10 +55,10 @@ impl Named {
 }
 
 /// Forgets what a log names; gives it, and how often it did.
-pub(crate) fn forget(transaction: &Transaction<'_>, log: ThreadId) -> rusqlite::Result<Vec<(String, u32)>> {
+pub(crate) fn forget(transaction: &Transaction<'_>, log: &str) -> rusqlite::Result<Vec<(String, u32)>> {
     transaction
         .prepare_cached("DELETE FROM named WHERE thread_id = ?1 RETURNING hash, times")?
-        .query_map([log.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([log], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect()
 }
 
@@ -130,6 +129,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use mcode_env::{IdGen, SeededIds};
+    use mcode_ids::ThreadId;
 
     use super::*;
     use crate::schema;

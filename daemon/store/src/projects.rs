@@ -64,6 +64,31 @@ pub(crate) fn resolve(transaction: &Transaction<'_>, place: &Place) -> Result<Pr
         .query_row([project_id], project_row)?)
 }
 
+/// The project of a name that the user gave, or will give; made without a folder when it is new.
+pub(crate) fn named(
+    transaction: &Transaction<'_>,
+    name: &str,
+    project_id: ProjectId,
+    now_ms: i64,
+) -> Result<ProjectRow, StoreError> {
+    let identity = format!("{RESOURCE}{name}");
+    let known = match of_identity(transaction, &identity)? {
+        Some(known) => known,
+        None => {
+            let (root, folder) = (String::new(), String::new());
+            let made = make(
+                transaction,
+                &Place { project_id, root, identity: String::new(), name: name.into(), folder, now_ms },
+            )?;
+            transaction.execute("INSERT INTO identities (identity, project_id) VALUES (?1, ?2)", [&identity, &made])?;
+            made
+        }
+    };
+    Ok(transaction
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM projects WHERE project_id = ?1"))?
+        .query_row([known], project_row)?)
+}
+
 /// Has the threads of a root belong to what the user calls so; an empty name has them belong where they did before. The
 /// next [`resolve`] tells where that is.
 pub(crate) fn set_resource(transaction: &Transaction<'_>, root: &str, resource: &str) -> Result<(), StoreError> {

@@ -222,6 +222,22 @@ CREATE TABLE quarantine (
 );
 CREATE INDEX quarantine_by_thread ON quarantine (thread_id, seq);
 ",
+    // Threads that came from elsewhere: as what they are known there, in which state, and which of their events were not
+    // made here. A log in `staged` is not whole yet and belongs to no thread.
+    "
+CREATE TABLE imports (
+    thread_id TEXT PRIMARY KEY,
+    key       TEXT NOT NULL,
+    state     TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    upto      INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX imports_by_key ON imports (key, at DESC);
+CREATE TABLE staged (
+    thread_id TEXT PRIMARY KEY,
+    reached   INTEGER NOT NULL
+) WITHOUT ROWID;
+",
 ];
 
 /// The schema version that first had the table of usage.
@@ -241,6 +257,7 @@ pub(crate) fn open(path: &Path, blobs: &BlobFiles) -> Result<Connection, StoreEr
     migrate(&mut connection, path)?;
     crate::care::space::make_able(&connection)?;
     crate::named::fill(&mut connection, blobs)?;
+    crate::importing::sweep(&mut connection, blobs)?;
     Ok(connection)
 }
 

@@ -32,7 +32,8 @@ const INTO: &str = "INSERT INTO usage (thread_id, seq, at, project_id, run_id, g
 const NOT_SET_ASIDE: &str =
     "NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.thread_id = usage.thread_id AND q.seq = usage.seq)";
 
-/// The rows of the log's own threads, from its events. Also what an earlier version has kept is made anew with it. Of a
+/// The rows of the log's own threads, from its events, but for those that came from elsewhere: they were paid there. Also
+/// what an earlier version has kept is made anew with it. Of a
 /// damaged event counts what can be read, each number within a bound that leaves room for sums: it must not keep the daemon
 /// from starting.
 const FROM_LOG: &str = "
@@ -50,7 +51,8 @@ SELECT e.thread_id, e.seq, e.at, t.project_id, coalesce(e.run_id, ''), coalesce(
     CAST(coalesce(e.payload ->> '$.priced', 0) AS INTEGER) <> 0
         OR CAST(coalesce(e.payload ->> '$.usage.cost_usd', 0) AS REAL) > 0
 FROM events e JOIN threads t ON t.thread_id = e.thread_id
-WHERE e.kind = 'usage_recorded' AND e.spilled = 0 AND json_valid(e.payload)";
+WHERE e.kind = 'usage_recorded' AND e.spilled = 0 AND json_valid(e.payload)
+    AND NOT EXISTS (SELECT 1 FROM imports i WHERE i.thread_id = e.thread_id AND i.upto >= e.seq)";
 
 /// The sums that every question asks for, in the order of [`sums`].
 const SUMS: &str = "count(*), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), \

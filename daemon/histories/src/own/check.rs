@@ -11,6 +11,7 @@ use mcode_events::run::{RunError, RunErrorKind, RunRecord, RunStatus};
 use mcode_events::{Event, ThreadState, closing_events};
 use mcode_ids::{RunId, Seq};
 
+use super::held::Held;
 use super::input::{Lines, Place};
 use super::lines::{Beginning, End, Header, TailLine};
 use super::named::{self, Hash};
@@ -55,8 +56,11 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
     let mut hasher = blake3::Hasher::new();
     let header = header(lines, &mut line)?;
     hasher.update(&line);
+    // The thread itself, whenever and by whom it was exported.
+    let mut content = blake3::Hasher::new();
+    content.update(header.thread_id.to_string().as_bytes());
     let events_at = lines.place();
-    let mut fold = Fold::new(&header, now);
+    let mut fold = Fold::new(&header, now, lines.limits().runs);
     if header.events == 0 {
         return Err(Fault::Event { seq: 1, why: "a thread has at least the event that makes it".to_owned() }.at(1));
     }
@@ -68,6 +72,7 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
         let found = decode(&line, header.thread_id).and_then(|(event, payload)| fold.take(&event, &payload, number));
         found.map_err(|fault| fault.at(number))?;
         hasher.update(&line);
+        content.update(&line);
     }
     let tail_at = lines.place();
     let mut bodies = Bodies::default();
@@ -81,6 +86,7 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
             break end;
         }
         hasher.update(&line);
+        content.update(&line);
     };
     compare(&end, &header, &bodies, lines.number(), &hasher).map_err(|fault| fault.at(lines.number()))?;
     if lines.read(&mut line)? {
@@ -101,7 +107,8 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
         was_at_work: !closing.is_empty(),
         blobs: bodies.whole.len() as u64,
         missing: bodies.missing.iter().map(named::digits).collect(),
-        run_ids: fold.runs.into_iter().collect(),
+        run_ids: fold.runs.into_keys().collect(),
+        content: content.finalize().to_hex().to_string(),
     };
     Ok((contents, Checked { events: events_at, tail: tail_at, count, closing }))
 }
@@ -146,7 +153,10 @@ struct Fold {
     state: ThreadState,
     /// Latest time that an event may have.
     latest_ms: i64,
-    runs: BTreeSet<RunId>,
+    /// Runs that have begun, and whether their end was there.
+    runs: BTreeMap<RunId, bool>,
+    runs_max: usize,
+    held: Held,
     /// Runs that a fork left behind: they have no end in the log.
     left: Vec<RunRecord>,
     /// Bodies that are referred to, and the line of the first that does.
@@ -155,11 +165,13 @@ struct Fold {
 }
 
 impl Fold {
-    fn new(header: &Header, now: Timestamp) -> Self {
+    fn new(header: &Header, now: Timestamp, runs_max: usize) -> Self {
         Self {
             state: ThreadState::new(header.thread_id),
             latest_ms: now.plus_millis(AHEAD_MS_MAX).millis(),
-            runs: BTreeSet::new(),
+            runs: BTreeMap::new(),
+            runs_max,
+            held: Held::default(),
             left: Vec::new(),
             referred: BTreeMap::new(),
             words: HashSet::new(),
@@ -171,7 +183,11 @@ impl Fold {
         if event.seq != expected {
             return Err(Fault::Gap { expected: expected.get(), found: event.seq.get() });
         }
-        self.check(event).map_err(|why| Fault::Event { seq: event.seq.get(), why: why.to_owned() })?;
+        let wrong = |why: &str| Fault::Event { seq: event.seq.get(), why: why.to_owned() };
+        self.check(event).map_err(wrong)?;
+        if self.runs.len() > self.runs_max {
+            return Err(Fault::Limit { what: "the number of runs", max: self.runs_max as u64 });
+        }
         for blob in named::references(&event.body) {
             let hash = named::hash(&blob.hash).ok_or_else(|| Fault::Event {
                 seq: event.seq.get(),
@@ -189,8 +205,9 @@ impl Fold {
         self.state.history.clear();
         self.state.said_at.clear();
         self.state.files.clear();
+        self.state.checkpoints.clear();
         self.state.runs.retain(|run| run.ended_at_ms.is_none());
-        Ok(())
+        self.held.count(&self.state, event, payload).map_err(wrong)
     }
 
     fn check(&mut self, event: &Event) -> Result<(), &'static str> {
@@ -205,10 +222,17 @@ impl Fold {
             (EventBody::ThreadCreated { .. }, true) => {}
             (_, true) => return Err("the first event has to make the thread"),
             (EventBody::RunStarted { .. }, false) => match event.run_id {
-                Some(run_id) if self.runs.insert(run_id) => {}
+                Some(run_id) if self.runs.insert(run_id, false).is_none() => {}
                 Some(_) => return Err("a run of this id has begun before"),
                 None => return Err("it begins a run that has no id"),
             },
+            (EventBody::RunFinished { .. }, false) => {
+                match event.run_id.and_then(|run_id| self.runs.get_mut(&run_id)) {
+                    Some(ended) if !*ended => *ended = true,
+                    _ => return Err("it ends a run that has not begun or has ended before"),
+                }
+                self.left.retain(|run| Some(run.run_id) != event.run_id);
+            }
             (EventBody::ThreadForked { parent_seq, .. }, false) if *parent_seq >= event.seq => {
                 return Err("it shares what comes after it");
             }

@@ -43,6 +43,8 @@ pub struct Contents {
     pub missing: Vec<String>,
     /// The runs in it. With [`Identity::Kept`] none of them may be in the store.
     pub run_ids: Vec<RunId>,
+    /// The hash of the thread and of all that it holds, the same whenever and by whom it was exported.
+    pub content: String,
 }
 
 /// As which thread a file is read.

@@ -13,6 +13,7 @@ mod care;
 mod chain;
 mod damage;
 mod forks;
+mod importing;
 mod keeping;
 mod lists;
 mod projects;
