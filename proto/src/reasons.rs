@@ -77,6 +77,10 @@ reasons! {
     ThreadMovedOn, "THREAD_MOVED_ON", 2, "look at it again with: mcode threads show THREAD";
     /// The thread's log can not be read to its end; it is read-only.
     ThreadDamaged, "THREAD_DAMAGED", 70, "see what is wrong with: mcode doctor --db, and have it mended with: mcode doctor --db --mend";
+    /// The file or history can not be read as a thread; nothing of it was kept.
+    ImportRefused, "IMPORT_REFUSED", 2, "give a file that mcode threads export has written, whole and unchanged";
+    /// There is no such conversation of another agent.
+    HistoryNotFound, "HISTORY_NOT_FOUND", 2, "see what there is with: mcode threads import --from AGENT --list";
     /// The request id was used before for another request.
     RequestIdReused, "REQUEST_ID_REUSED", 2, "use a fresh request id for every new request";
     /// No approval or question with this id is known.

@@ -13,6 +13,9 @@ use mcode_proto::v1::storage_service_client::StorageServiceClient;
 use mcode_proto::v1::thread_service_client::ThreadServiceClient;
 use mcode_proto::v1::trust_service_client::TrustServiceClient;
 
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
 use crate::connect::{CALL_DEADLINE, Client, LONG_CALL_DEADLINE, STORAGE_DEADLINE};
 use crate::error::ClientError;
 
@@ -53,6 +56,7 @@ calls! {
     ThreadServiceClient rewind_thread(RewindThreadRequest) -> RewindThreadResponse within CALL_DEADLINE;
     ThreadServiceClient close_thread(CloseThreadRequest) -> CloseThreadResponse within LONG_CALL_DEADLINE;
     ThreadServiceClient delete_thread(DeleteThreadRequest) -> DeleteThreadResponse within LONG_CALL_DEADLINE;
+    ThreadServiceClient list_histories(ListHistoriesRequest) -> ListHistoriesResponse within LONG_CALL_DEADLINE;
     CheckpointServiceClient list_checkpoints(ListCheckpointsRequest) -> ListCheckpointsResponse within CALL_DEADLINE;
     CheckpointServiceClient diff_checkpoint(DiffCheckpointRequest) -> DiffCheckpointResponse within LONG_CALL_DEADLINE;
     CheckpointServiceClient restore_checkpoint(RestoreCheckpointRequest) -> RestoreCheckpointResponse within LONG_CALL_DEADLINE;
@@ -139,6 +143,35 @@ impl Client {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(status.into()),
             Err(_) => Err(ClientError::deadline("export_thread", CALL_DEADLINE.as_secs())),
+        }
+    }
+
+    /// Sends a file in pieces, and gives the thread that was made of it. No deadline: it lasts as long as pieces come.
+    ///
+    /// # Errors
+    /// What the daemon answered, or that it did not. Then nothing of the file was kept, unless the connection broke: a
+    /// second try tells.
+    pub async fn import_thread(
+        &self,
+        pieces: mpsc::Receiver<v1::ImportThreadRequest>,
+    ) -> Result<v1::ImportThreadResponse, ClientError> {
+        let response = ThreadServiceClient::new(self.channel()).import_thread(ReceiverStream::new(pieces)).await;
+        Ok(response?.into_inner())
+    }
+
+    /// Has conversations of another agent imported; tells of each. No deadline: it lasts as long as there are some.
+    ///
+    /// # Errors
+    /// What the daemon answered, or that it did not.
+    pub async fn import_history(
+        &self,
+        request: v1::ImportHistoryRequest,
+    ) -> Result<tonic::Streaming<v1::ImportHistoryResponse>, ClientError> {
+        let call = async { ThreadServiceClient::new(self.channel()).import_history(request).await };
+        match tokio::time::timeout(LONG_CALL_DEADLINE, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(status.into()),
+            Err(_) => Err(ClientError::deadline("import_history", LONG_CALL_DEADLINE.as_secs())),
         }
     }
 }

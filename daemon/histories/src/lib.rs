@@ -11,6 +11,13 @@
 //! as an iterator, bodies by [`Blobs`](mcode_events::Blobs), and what is read is the caller's to commit, all of it or
 //! nothing.
 //!
+//! An import goes through three crates: this one reads and checks, `store/importing.rs` writes a staged log that nobody
+//! sees before it is whole, `threads/importing.rs` says as which thread and in which project. What is imported is known
+//! again by [`Contents::content`] or by [`Found::key`](foreign::Found::key) with the time of its last change: whoever
+//! changes what these cover makes everything that came in before look new. What a fold holds of a hostile file is
+//! bounded in `own/held.rs`; a new kind of event that leaves something open belongs there, and a new kind of id into
+//! `own/renamed.rs`.
+//!
 //! A file that is read may attack. What it holds is history and nothing else: it makes no grant, rule or approval,
 //! nothing in it is left running or waiting, and times that lie ahead are refused.
 

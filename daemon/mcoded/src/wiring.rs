@@ -18,7 +18,7 @@ use mcode_text::chain;
 use mcode_threads::Depots;
 use mcode_threads::rules::own_rules;
 use mcode_threads::spending::spent;
-use mcode_threads::{Deps, Gates, RuleBook, Threads, Treasury, recovery};
+use mcode_threads::{Deps, Gates, Places, RuleBook, Threads, Treasury, recovery};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
 use mcode_tools::tasks::TasksTool;
@@ -169,8 +169,13 @@ async fn deps(
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     let variable = |name| mcode_env::process::var(name).map(std::path::PathBuf::from);
     let (home, user_config) = (variable("HOME"), variable("XDG_CONFIG_HOME"));
+    // Without a home there is nothing below a folder that is ours.
+    let user = home.clone().or_else(|| variable("USERPROFILE")).unwrap_or_else(|| dirs.data.clone());
+    let elsewhere = Places::of(&user, mcode_env::process::var);
     let depots = Depots::new(dirs.data.clone(), home, user_config.as_deref(), Arc::clone(&clock));
     Ok(Deps {
+        spool: dirs.data.clone(),
+        elsewhere,
         depots,
         models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),

@@ -53,6 +53,7 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
                 "run" => Reason::RunNotFound,
                 "thread" => Reason::ThreadNotFound,
                 "grant" => Reason::GrantNotFound,
+                "history" => Reason::HistoryNotFound,
                 _ => Reason::ApprovalNotFound,
             };
             refuse(Code::NotFound, reason, text, None)
@@ -61,6 +62,8 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
         ThreadError::NoActiveRun(_) => refuse(Code::FailedPrecondition, Reason::NoActiveRun, text, None),
         ThreadError::MovedOn { .. } => refuse(Code::Aborted, Reason::ThreadMovedOn, text, None),
         ThreadError::NotExported { .. } => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
+        ThreadError::NotImported { .. } => refuse(Code::InvalidArgument, Reason::ImportRefused, text, None),
+        ThreadError::TooManyImports => refuse(Code::ResourceExhausted, Reason::ThreadBusy, text, None),
         ThreadError::Damaged(_) => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
         ThreadError::Busy(_) | ThreadError::RequestInFlight(_) | ThreadError::Closed => {
             refuse(Code::Unavailable, Reason::ThreadBusy, text, None)

@@ -1,12 +1,14 @@
 //! What threads work with, given once at start.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use mcode_agent::{Gates, Treasury};
 use mcode_config::Effective;
 use mcode_env::{Clock, IdGen};
+use mcode_histories::foreign::Places;
 use mcode_ids::ToolCallId;
 use mcode_models::ModelRegistry;
 use mcode_models::retry::RetryPolicy;
@@ -59,6 +61,10 @@ pub struct Deps {
     pub bounds: Arc<Bounds>,
     /// Where states of projects' files are kept.
     pub depots: Arc<Depots>,
+    /// Where files are put that are to be imported, until they were looked through.
+    pub spool: PathBuf,
+    /// Where other agents of this user keep their histories.
+    pub elsewhere: Places,
     /// The configuration as it now is.
     pub config: Current<Effective>,
     /// The clock.

@@ -102,6 +102,15 @@ pub enum ThreadError {
         /// Why.
         cause: String,
     },
+    /// What was to come in could not be read as a thread; nothing of it was kept.
+    #[error("it was not imported: {cause}")]
+    NotImported {
+        /// Why.
+        cause: String,
+    },
+    /// As many files come in as may at once.
+    #[error("{} imports are under way already: try again when one of them has ended", crate::importing::TAKEN_AT_ONCE)]
+    TooManyImports,
     /// Everything of the thread was ended, but it could not be forgotten.
     #[error("thread {thread_id} was closed and could not be deleted: {cause}")]
     NotDeleted {

@@ -4,7 +4,7 @@
 //! it publishes, owns the run that is at work, and gives everything that was started exactly one terminal event: when
 //! its run ends, when it is cancelled, and, through [`recovery`], when the daemon is found to have died.
 //! [`RuleBook`] says which permission rules count where and now, [`trust`] what of a project may be used, [`audit`] keeps
-//! the record. Read `actor.rs` first. Absent on purpose: transport, prompts, tools.
+//! the record; `porting.rs` and `importing.rs` are how threads leave and come in. Read `actor.rs` first. Absent on purpose: transport, prompts, tools.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -20,6 +20,7 @@ pub mod deps;
 mod ending;
 pub mod error;
 mod identity;
+mod importing;
 mod inputs;
 mod mending;
 mod pending;
@@ -47,12 +48,14 @@ pub use command::{
 };
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
+pub use importing::{Brought, IMPORTED, Listed, Outcome, chosen};
 pub use mcode_agent::secrets::{looks_like_a_key, redact};
 pub use mcode_agent::{Gates, LiveKey, LiveState, Treasury};
 pub use mcode_checkpoints::{DiffBody, FileDiff};
 pub use mcode_config::{PermissionTest, RuleSource, WrittenRule};
 pub use mcode_events::audit::AuditEntry;
 pub use mcode_events::checkpoint::CheckpointMark;
+pub use mcode_histories::foreign::{Found as Conversation, Maker, Places, Report};
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
     ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said,

@@ -32,6 +32,7 @@ struct Inner {
     actors: Mutex<BTreeMap<ThreadId, ActorHandle>>,
     in_flight: Mutex<BTreeSet<String>>,
     shutting_down: std::sync::atomic::AtomicBool,
+    imports: crate::importing::Imports,
     /// Whether the daemon's end leaves commands to the next one; whoever ends it first decides.
     keep: OnceLock<bool>,
 }
@@ -61,6 +62,7 @@ impl Threads {
             actors: Mutex::default(),
             in_flight: Mutex::default(),
             shutting_down: std::sync::atomic::AtomicBool::new(false),
+            imports: Default::default(),
             keep: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -70,6 +72,15 @@ impl Threads {
     #[must_use]
     pub fn deps(&self) -> &Deps {
         &self.inner.deps
+    }
+
+    pub(crate) fn imports(&self) -> &crate::importing::Imports {
+        &self.inner.imports
+    }
+
+    /// Whether the daemon ends.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.inner.shutting_down.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     /// Makes an empty thread.
@@ -370,7 +381,7 @@ impl Threads {
     fn handle(&self, thread_id: ThreadId) -> Result<ActorHandle, ThreadError> {
         let mut actors = self.actors();
         // Asked behind the lock, so that no actor begins after `shut_down` has looked who there is.
-        if self.inner.shutting_down.load(std::sync::atomic::Ordering::SeqCst) {
+        if self.is_ending() {
             return Err(ThreadError::ShuttingDown);
         }
         if let Some(handle) = actors.get(&thread_id).filter(|handle| !handle.commands.is_closed()) {

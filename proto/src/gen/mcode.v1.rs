@@ -8961,6 +8961,160 @@ pub struct ExportThreadResponse {
     #[prost(bytes = "vec", tag = "1")]
     pub chunk: ::prost::alloc::vec::Vec<u8>,
 }
+/// The next piece of a file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportThreadRequest {
+    /// At most 1 MiB.
+    #[prost(bytes = "vec", tag = "1")]
+    pub chunk: ::prost::alloc::vec::Vec<u8>,
+    /// Make another thread of it even when there is one already. In the first piece.
+    #[prost(bool, tag = "2")]
+    pub again: bool,
+}
+/// The thread that was made of the file.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImportThreadResponse {
+    /// The thread.
+    #[prost(message, optional, tag = "1")]
+    pub imported: ::core::option::Option<ImportedThread>,
+}
+/// What became of something that was to be imported.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImportedThread {
+    /// `imported`; `known` when it had been before, just so; `changed` when it had been before and has changed since. With
+    /// the last two nothing was changed.
+    #[prost(string, tag = "1")]
+    pub outcome: ::prost::alloc::string::String,
+    /// The thread: the new one, or the one that was there.
+    #[prost(message, optional, tag = "2")]
+    pub thread: ::core::option::Option<Thread>,
+    /// The name of its project.
+    #[prost(string, tag = "3")]
+    pub project: ::prost::alloc::string::String,
+    /// Whether the folder that it worked in is on this machine.
+    #[prost(bool, tag = "4")]
+    pub folder_is_here: bool,
+    /// Whether something in it was at work, and was ended.
+    #[prost(bool, tag = "5")]
+    pub was_at_work: bool,
+    /// Pictures and outputs that were missing already where it comes from.
+    #[prost(uint64, tag = "6")]
+    pub missing_bodies: u64,
+    /// What a history held and a thread can not hold.
+    #[prost(message, repeated, tag = "7")]
+    pub left_out: ::prost::alloc::vec::Vec<LeftOut>,
+    /// Places of a history that could not be read.
+    #[prost(string, repeated, tag = "8")]
+    pub damaged: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How many more there are.
+    #[prost(uint64, tag = "9")]
+    pub more_damaged: u64,
+    /// The thread of an earlier state of the same; it stays.
+    #[prost(string, tag = "10")]
+    pub earlier_thread_id: ::prost::alloc::string::String,
+}
+/// Something that was left out.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOut {
+    /// What.
+    #[prost(string, tag = "1")]
+    pub what: ::prost::alloc::string::String,
+    /// How often.
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+/// A conversation of another agent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct History {
+    /// `claude-code`, `codex`, `opencode` or `mastra-code`.
+    #[prost(string, tag = "1")]
+    pub maker: ::prost::alloc::string::String,
+    /// Its name there.
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+    /// What it is called, or what was asked first; may be empty.
+    #[prost(string, tag = "3")]
+    pub title: ::prost::alloc::string::String,
+    /// Where it worked; empty when that is not said.
+    #[prost(string, tag = "4")]
+    pub cwd: ::prost::alloc::string::String,
+    /// When it was changed last.
+    #[prost(message, optional, tag = "5")]
+    pub updated_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Its messages; zero where that is not known.
+    #[prost(uint64, tag = "6")]
+    pub messages: u64,
+    /// The thread that was made of it; empty when there is none.
+    #[prost(string, tag = "7")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Whether it has changed since then.
+    #[prost(bool, tag = "8")]
+    pub changed: bool,
+}
+/// Asks for conversations of another agent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListHistoriesRequest {
+    /// Whose.
+    #[prost(enumeration = "HistoryMaker", tag = "1")]
+    pub maker: i32,
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "2")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "3")]
+    pub page_token: ::prost::alloc::string::String,
+}
+/// Conversations of another agent, the last changed first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListHistoriesResponse {
+    /// The conversations.
+    #[prost(message, repeated, tag = "1")]
+    pub histories: ::prost::alloc::vec::Vec<History>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+    /// What could not be looked at.
+    #[prost(string, repeated, tag = "3")]
+    pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Asks for threads to be made of conversations.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportHistoryRequest {
+    /// Whose.
+    #[prost(enumeration = "HistoryMaker", tag = "1")]
+    pub maker: i32,
+    /// Which: their names, or beginnings that only one has.
+    #[prost(string, repeated, tag = "2")]
+    pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// All of them; no names may be given then.
+    #[prost(bool, tag = "3")]
+    pub all: bool,
+    /// Make other threads even of those of which there is one already.
+    #[prost(bool, tag = "4")]
+    pub again: bool,
+}
+/// One more conversation is done.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImportHistoryResponse {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// What it is called.
+    #[prost(string, tag = "2")]
+    pub title: ::prost::alloc::string::String,
+    /// Which one of all it is, from 1.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+    /// How many there are.
+    #[prost(uint64, tag = "4")]
+    pub total: u64,
+    /// The thread; unset when it failed.
+    #[prost(message, optional, tag = "5")]
+    pub imported: ::core::option::Option<ImportedThread>,
+    /// Why nothing of it was imported; empty when it was.
+    #[prost(string, tag = "6")]
+    pub problem: ::prost::alloc::string::String,
+}
 /// In which form a thread leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -8994,6 +9148,47 @@ impl ExportFormat {
             "EXPORT_FORMAT_THREAD" => Some(Self::Thread),
             "EXPORT_FORMAT_MARKDOWN" => Some(Self::Markdown),
             "EXPORT_FORMAT_MESSAGES" => Some(Self::Messages),
+            _ => None,
+        }
+    }
+}
+/// Who has left a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum HistoryMaker {
+    /// None; refused.
+    Unspecified = 0,
+    /// Claude Code.
+    ClaudeCode = 1,
+    /// Codex.
+    Codex = 2,
+    /// opencode.
+    Opencode = 3,
+    /// Mastra Code.
+    MastraCode = 4,
+}
+impl HistoryMaker {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "HISTORY_MAKER_UNSPECIFIED",
+            Self::ClaudeCode => "HISTORY_MAKER_CLAUDE_CODE",
+            Self::Codex => "HISTORY_MAKER_CODEX",
+            Self::Opencode => "HISTORY_MAKER_OPENCODE",
+            Self::MastraCode => "HISTORY_MAKER_MASTRA_CODE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "HISTORY_MAKER_UNSPECIFIED" => Some(Self::Unspecified),
+            "HISTORY_MAKER_CLAUDE_CODE" => Some(Self::ClaudeCode),
+            "HISTORY_MAKER_CODEX" => Some(Self::Codex),
+            "HISTORY_MAKER_OPENCODE" => Some(Self::Opencode),
+            "HISTORY_MAKER_MASTRA_CODE" => Some(Self::MastraCode),
             _ => None,
         }
     }
@@ -9367,6 +9562,84 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "ExportThread"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Makes a thread of a file in mcode's own form, which is sent in pieces. Nothing of it is kept before all of it was
+        /// looked through. For people.
+        pub async fn import_thread(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ImportThreadRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportThreadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ImportThread",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ImportThread"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Conversations that another coding agent has left on this machine, the last changed first. For people.
+        pub async fn list_histories(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListHistoriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListHistoriesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ListHistories",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ListHistories"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Makes threads of such conversations, and tells of each when it is done. For people.
+        pub async fn import_history(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImportHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ImportHistoryResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ImportHistory",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ImportHistory"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -9476,6 +9749,37 @@ pub mod thread_service_server {
             request: tonic::Request<super::ExportThreadRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ExportThreadStream>,
+            tonic::Status,
+        >;
+        /// Makes a thread of a file in mcode's own form, which is sent in pieces. Nothing of it is kept before all of it was
+        /// looked through. For people.
+        async fn import_thread(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ImportThreadRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportThreadResponse>,
+            tonic::Status,
+        >;
+        /// Conversations that another coding agent has left on this machine, the last changed first. For people.
+        async fn list_histories(
+            &self,
+            request: tonic::Request<super::ListHistoriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListHistoriesResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ImportHistory method.
+        type ImportHistoryStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ImportHistoryResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Makes threads of such conversations, and tells of each when it is done. For people.
+        async fn import_history(
+            &self,
+            request: tonic::Request<super::ImportHistoryRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ImportHistoryStream>,
             tonic::Status,
         >;
     }
@@ -10038,6 +10342,144 @@ pub mod thread_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExportThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ImportThread" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportThreadSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::ClientStreamingService<super::ImportThreadRequest>
+                    for ImportThreadSvc<T> {
+                        type Response = super::ImportThreadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ImportThreadRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::import_thread(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportThreadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ListHistories" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListHistoriesSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::ListHistoriesRequest>
+                    for ListHistoriesSvc<T> {
+                        type Response = super::ListHistoriesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListHistoriesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::list_histories(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListHistoriesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ImportHistory" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportHistorySvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::ServerStreamingService<super::ImportHistoryRequest>
+                    for ImportHistorySvc<T> {
+                        type Response = super::ImportHistoryResponse;
+                        type ResponseStream = T::ImportHistoryStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImportHistoryRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::import_history(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportHistorySvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -35,6 +35,9 @@ const PATH_BYTES_MAX: usize = 16 * 1024;
 /// The most tags.
 const TAGS_MAX: usize = 100;
 
+/// How a file begins that mcode has written.
+const BEGINNING: &[u8] = b"{\"format\":\"mcode-thread\"";
+
 /// Said of what a thread left open.
 const REASON: &str = "the thread was exported while it was at work";
 
@@ -114,8 +117,11 @@ pub(crate) fn file<R: Read + Seek>(lines: &mut Lines<R>, now: Timestamp) -> Resu
 }
 
 fn header<R: Read + Seek>(lines: &mut Lines<R>, line: &mut Vec<u8>) -> Result<Header, ImportError> {
-    if !lines.read(line)? {
-        return Err(Fault::NotAThread.at(1));
+    match lines.read(line) {
+        Ok(true) => {}
+        // A file of another kind may have no lines at all.
+        Err(error) if line.starts_with(BEGINNING) || matches!(error.fault, Fault::Io(_)) => return Err(error),
+        Ok(false) | Err(_) => return Err(Fault::NotAThread.at(1)),
     }
     let beginning = serde_json::from_slice::<Beginning>(line).ok().filter(|beginning| beginning.format == FORMAT);
     let version = beginning.ok_or_else(|| Fault::NotAThread.at(1))?.version;

@@ -3,7 +3,8 @@
 use mcode_ids::ThreadId;
 
 /// Prefixes of the ids that are renamed. Projects are not: the caller says which it is.
-const PREFIXES: [&str; 11] = ["thr_", "run_", "trn_", "stp_", "itm_", "tc_", "apr_", "qst_", "inp_", "prc_", "gol_"];
+const PREFIXES: [&str; 12] =
+    ["thr_", "run_", "trn_", "stp_", "itm_", "tc_", "apr_", "qst_", "inp_", "prc_", "gol_", "chk_"];
 
 /// Digits of an id.
 const DIGITS: usize = 32;

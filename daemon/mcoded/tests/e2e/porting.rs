@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::answering::client;
 use crate::setup::{PNG, Stage, text};
+use crate::storage::damage;
+use crate::terminal::Terminal;
 
 /// Nobody's key.
 const KEY: &str = "sk-ant-api03-abcdefghijklmnopqrstuvwx";
@@ -120,4 +122,82 @@ fn a_tool_call_exports_nothing() {
     let told = stage.workspace.read("told");
     assert!(told.contains("is for people"), "{told}");
     assert_eq!(stage.workspace.read("stolen"), "");
+}
+
+#[test]
+fn a_thread_in_its_own_form_is_not_for_a_terminal() {
+    let (stage, thread, _) = stage();
+    let own = Terminal::run(&stage, &format!("\"$MCODE\" threads export {thread}"));
+    let (status, screen) = own.end();
+    assert_eq!(status, 2, "{screen}");
+    assert!(screen.contains("not for a terminal") && screen.contains("-o FILE"), "{screen}");
+    assert!(!screen.contains("mcode-thread"), "{screen}");
+    let page = Terminal::run(&stage, &format!("\"$MCODE\" threads export {thread} --format markdown"));
+    let (status, screen) = page.end();
+    assert!(status == 0 && screen.contains("it has two lines"), "{screen}");
+    stage.server.finish();
+}
+
+/// What can be read of a damaged thread leaves, with a word in the place of what can not.
+#[test]
+fn a_damaged_thread_leaves_with_what_can_be_read() {
+    let (mut stage, thread, _) = stage();
+    stage.daemon.stop();
+    damage(&stage, &thread, 4);
+    stage.daemon.restart();
+    let page = stage.mcode(&["threads", "export", &thread, "--format", "markdown"]).ok().stdout;
+    assert!(page.contains("it has two lines"), "{page}");
+    let file = stage.mcode(&["threads", "export", &thread, "-o", "damaged.jsonl"]).ok();
+    assert!(file.stdout.contains("damaged.jsonl"), "{file:?}");
+    let content = stage.workspace.read("damaged.jsonl");
+    let fourth: Value = serde_json::from_str(content.lines().nth(4).unwrap()).unwrap();
+    assert_eq!(fourth["seq"], 4, "{fourth}");
+    assert!(fourth.to_string().contains("does not match its checksum"), "{fourth}");
+    let imported = stage.json(&["threads", "import", "damaged.jsonl"])["imported"].clone();
+    let copy = text(&imported["thread"]["thread_id"]);
+    let shown = stage.mcode(&["threads", "show", &copy]).ok().stdout;
+    assert!(shown.contains("cannot be read") && shown.contains("it has two lines"), "{shown}");
+    // The copy is whole, and can be gone on with.
+    stage.ask(&["-t", &copy, "more"]);
+    assert_eq!(stage.json(&["threads", "show", &copy])["thread"]["state"], "idle");
+}
+
+#[test]
+fn a_client_or_a_daemon_that_goes_away_in_the_middle_leaves_no_file() {
+    let (mut stage, thread, _) = stage();
+    // Large enough that it does not fit into what is on its way.
+    let file = stage.mcode(&["threads", "export", &thread]).ok().stdout;
+    stage.workspace.write("long.jsonl", crate::importing::longer(&file, 400, 100_000));
+    let long = text(&stage.json(&["threads", "import", "long.jsonl"])["imported"]["thread"]["thread_id"]);
+    let before = names(&stage);
+    // A reader that takes a little and goes: nobody complains.
+    let command = stage.daemon.command(&stage.workspace.path(), &[]);
+    let mcode = command.get_program().to_string_lossy().into_owned();
+    let socket = stage.daemon.socket();
+    let taken = crate::setup::script(
+        &stage.workspace.path(),
+        &format!("{mcode} --socket {} threads export {long} 2> told | head -c 1000 | wc -c", socket.display()),
+    );
+    assert_eq!(taken.trim(), "1000");
+    assert_eq!(stage.workspace.read("told"), "");
+    std::fs::remove_file(stage.workspace.join("told")).unwrap();
+    // A client that is killed leaves no file of this name, whatever of it was written.
+    let mut client =
+        stage.daemon.spawn_mcode(&stage.workspace.path(), &["threads", "export", &long, "-o", "part.jsonl"]);
+    let begun = |stage: &Stage| names(stage).iter().any(|name| name.starts_with(".mcode-"));
+    stage.daemon.wait_until("it is being written", || begun(&stage));
+    client.kill9();
+    drop(client.output());
+    assert!(!names(&stage).contains(&"part.jsonl".to_owned()));
+    for name in names(&stage).into_iter().filter(|name| name.starts_with(".mcode-")) {
+        std::fs::remove_file(stage.workspace.join(&name)).unwrap();
+    }
+    // And so does a daemon that is killed; the client says so and takes away what it has.
+    let words = ["--no-autostart", "threads", "export", &long, "-o", "part.jsonl"];
+    let client = stage.daemon.spawn_mcode(&stage.workspace.path(), &words);
+    stage.daemon.wait_until("it is being written", || begun(&stage));
+    stage.daemon.kill9();
+    let told = client.output();
+    assert_eq!(told.code, 6, "{told:?}");
+    assert_eq!(names(&stage), before);
 }

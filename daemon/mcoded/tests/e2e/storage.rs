@@ -12,7 +12,7 @@ fn said_by(stage: &Stage, words: &str) -> String {
 }
 
 /// Overwrites the stored form of an event behind the daemon's back.
-fn damage(stage: &Stage, thread: &str, seq: u64) {
+pub(crate) fn damage(stage: &Stage, thread: &str, seq: u64) {
     let edit = format!(
         "import sqlite3,glob\n\
          c=sqlite3.connect(glob.glob('{home}/**/mcode.db',recursive=True)[0])\n\

@@ -13,7 +13,7 @@ use crate::setup::{MESSAGES, Stage, WAIT_FOR_GO};
 const PROMPT: &str = "?: help > ";
 
 /// A shell command at a terminal of its own (`script` of util-linux makes it).
-struct Terminal<'a> {
+pub(crate) struct Terminal<'a> {
     stage: &'a Stage,
     child: Child,
     keys: ChildStdin,
@@ -24,7 +24,7 @@ struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     /// `$MCODE` is the program.
-    fn run(stage: &'a Stage, command: &str) -> Self {
+    pub(crate) fn run(stage: &'a Stage, command: &str) -> Self {
         let mcode = stage.daemon.command(&stage.workspace.path(), &[]);
         let mut script = Command::new("script");
         script.args(["-qefc", command, "/dev/null"]).current_dir(stage.workspace.path()).env_clear();
@@ -61,7 +61,7 @@ impl<'a> Terminal<'a> {
     }
 
     /// The exit status, and all that was shown.
-    fn end(mut self) -> (i32, String) {
+    pub(crate) fn end(mut self) -> (i32, String) {
         let mut status = None;
         self.stage.daemon.wait_until("the command has ended", || {
             status = self.child.try_wait().unwrap();

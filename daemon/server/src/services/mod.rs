@@ -4,6 +4,7 @@ mod approval;
 mod checkpoint;
 mod daemon;
 mod event;
+mod importing;
 mod login;
 mod model;
 mod permission;

@@ -7,7 +7,7 @@ use mcode_models::{Role, Wishes};
 use mcode_proto::v1;
 use mcode_threads::{Change, NewFork, NewThread, ThreadError, ThreadFilter, ThreadRow};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::convert::row;
 use crate::services::Services;
@@ -17,6 +17,7 @@ use crate::{paging, request};
 #[tonic::async_trait]
 impl v1::thread_service_server::ThreadService for Services {
     type ExportThreadStream = ReceiverStream<Result<v1::ExportThreadResponse, Status>>;
+    type ImportHistoryStream = ReceiverStream<Result<v1::ImportHistoryResponse, Status>>;
 
     async fn create_thread(
         &self,
@@ -197,5 +198,29 @@ impl v1::thread_service_server::ThreadService for Services {
         // A file holds every body that a text names: more than a thread shows.
         self.for_people(&request, "exporting a thread").await?;
         self.export(&request.into_inner()).await.map(Response::new)
+    }
+
+    async fn import_thread(
+        &self,
+        request: Request<Streaming<v1::ImportThreadRequest>>,
+    ) -> Result<Response<v1::ImportThreadResponse>, Status> {
+        self.for_people(&request, "importing a thread").await?;
+        self.import(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_histories(
+        &self,
+        request: Request<v1::ListHistoriesRequest>,
+    ) -> Result<Response<v1::ListHistoriesResponse>, Status> {
+        self.for_people(&request, "looking at the histories of other agents").await?;
+        self.histories(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn import_history(
+        &self,
+        request: Request<v1::ImportHistoryRequest>,
+    ) -> Result<Response<Self::ImportHistoryStream>, Status> {
+        self.for_people(&request, "importing the history of another agent").await?;
+        self.import_histories(request.into_inner()).await.map(Response::new)
     }
 }

@@ -306,6 +306,8 @@ impl Rig {
             tools: Arc::new(ToolSet::new(tools)),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
             depots: mcode_threads::Depots::new(root.join("data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>),
+            spool: root.clone(),
+            elsewhere: mcode_threads::Places::of(&root, |_| None),
             config: current,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             ids: Arc::new(SystemIds),

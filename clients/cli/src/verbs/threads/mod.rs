@@ -3,6 +3,7 @@
 mod changing;
 mod ending;
 mod export;
+mod import;
 mod search;
 mod show;
 
@@ -123,6 +124,14 @@ pub(crate) enum ThreadsVerb {
         #[command(flatten)]
         how: export::How,
     },
+    /// Make a thread of a file that was exported, or of what another coding agent has left on this machine
+    #[command(
+        after_help = "Examples:\n  mcode threads import thread.jsonl\n  mcode threads import --from claude-code --list\n  mcode threads import --from codex --all"
+    )]
+    Import {
+        #[command(flatten)]
+        what: import::What,
+    },
     /// End everything of a thread: its run, what waits for an answer, its commands; it can be gone on with
     Close {
         /// The thread: its id, the beginning of it, or latest
@@ -165,6 +174,7 @@ pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
             changing::rewind(context, &id, to.map_or(Back::Turns(turns), Back::To)).await
         }
         ThreadsVerb::Export { id, how } => export::export(context, &id, how).await,
+        ThreadsVerb::Import { what } => import::import(context, what).await,
         ThreadsVerb::Close { id } => ending::close(context, &id).await,
         ThreadsVerb::Delete { id, yes } => ending::delete(context, &id, yes).await,
     }
