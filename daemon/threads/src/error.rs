@@ -124,6 +124,13 @@ pub enum ThreadError {
     Closed,
 }
 
+impl ThreadError {
+    pub(crate) fn not_pending(what: &'static str, id: &dyn std::fmt::Display) -> Self {
+        let what = if what == "approval" { "pending approval" } else { "pending question" };
+        Self::NotFound { what, id: id.to_string() }
+    }
+}
+
 impl From<AppendError> for ThreadError {
     fn from(error: AppendError) -> Self {
         match error {

@@ -4,7 +4,8 @@
 //! it publishes, owns the run that is at work, and gives everything that was started exactly one terminal event: when
 //! its run ends, when it is cancelled, and, through [`recovery`], when the daemon is found to have died.
 //! [`RuleBook`] says which permission rules count where and now, [`trust`] what of a project may be used, [`audit`] keeps
-//! the record; `porting.rs` and `importing.rs` are how threads leave and come in. Read `actor.rs` first. Absent on purpose: transport, prompts, tools.
+//! the record; `porting.rs` and `importing.rs` are how threads leave and come in. Read `actor.rs` first. Absent on
+//! purpose: transport, prompts, tools.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -184,8 +184,13 @@ impl Threads {
     /// Settles an approval.
     pub async fn resolve(&self, resolution: Resolution) -> Result<Answered, ThreadError> {
         let id = resolution.approval_id;
-        let thread_id =
-            self.inner.deps.store.thread_of_approval(id).await?.ok_or_else(|| not_pending("approval", &id))?;
+        let thread_id = self
+            .inner
+            .deps
+            .store
+            .thread_of_approval(id)
+            .await?
+            .ok_or_else(|| ThreadError::not_pending("approval", &id))?;
         self.ask(thread_id, |reply| Command::Resolve { resolution: resolution.clone(), reply }).await
     }
 
@@ -197,7 +202,7 @@ impl Threads {
             .store
             .thread_of_question(question_id)
             .await?
-            .ok_or_else(|| not_pending("question", &question_id))?;
+            .ok_or_else(|| ThreadError::not_pending("question", &question_id))?;
         self.ask(thread_id, |reply| Command::Answer { question_id, answer: answer.clone(), reply }).await
     }
 
@@ -462,13 +467,6 @@ struct InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.inner.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
-    }
-}
-
-fn not_pending(what: &'static str, id: &dyn std::fmt::Display) -> ThreadError {
-    ThreadError::NotFound {
-        what: if what == "approval" { "pending approval" } else { "pending question" },
-        id: id.to_string(),
     }
 }
 

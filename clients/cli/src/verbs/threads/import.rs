@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mcode_client::json::message_json;
@@ -11,6 +11,7 @@ use mcode_client::{Client, ClientError, ErrorKind, v1};
 use mcode_text::sanitize_line;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::args::Form;
 use crate::context::Context;
