@@ -99,11 +99,11 @@ impl Default for Imports {
 impl Threads {
     /// Makes a thread of a file in mcode's own form, whose pieces come in order.
     pub async fn import(&self, pieces: mpsc::Receiver<Vec<u8>>, again: bool) -> Result<Brought, ThreadError> {
-        let taking = self.imports().taking.clone().try_acquire_owned().map_err(|_| ThreadError::TooManyImports)?;
+        let taking = self.inner.imports.taking.clone().try_acquire_owned().map_err(|_| ThreadError::TooManyImports)?;
         let import = self.new_import(again);
         let folder = self.deps().spool.clone();
         let file = blocking(move || spool(&folder, pieces, FILE_BYTES_MAX)).await?;
-        let turn = self.imports().turn.clone().acquire_owned().await.map_err(|_| ThreadError::ShuttingDown)?;
+        let turn = self.inner.imports.turn.clone().acquire_owned().await.map_err(|_| ThreadError::ShuttingDown)?;
         blocking(move || {
             let _held = (taking, turn);
             import.file(file)
@@ -132,7 +132,7 @@ impl Threads {
 
     /// Makes a thread of a conversation that was found.
     pub async fn import_history(&self, found: Found, again: bool) -> Result<Brought, ThreadError> {
-        let turn = self.imports().turn.clone().acquire_owned().await.map_err(|_| ThreadError::ShuttingDown)?;
+        let turn = self.inner.imports.turn.clone().acquire_owned().await.map_err(|_| ThreadError::ShuttingDown)?;
         let import = self.new_import(again);
         blocking(move || {
             let _held = turn;

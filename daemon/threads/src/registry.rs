@@ -23,16 +23,16 @@ pub const SUBSCRIBERS_MAX: usize = 64;
 /// Threads, loaded and not. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Threads {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     deps: Arc<Deps>,
     actors: Mutex<BTreeMap<ThreadId, ActorHandle>>,
     in_flight: Mutex<BTreeSet<String>>,
     shutting_down: std::sync::atomic::AtomicBool,
-    imports: crate::importing::Imports,
+    pub(crate) imports: crate::importing::Imports,
     /// Whether the daemon's end leaves commands to the next one; whoever ends it first decides.
     keep: OnceLock<bool>,
 }
@@ -72,10 +72,6 @@ impl Threads {
     #[must_use]
     pub fn deps(&self) -> &Deps {
         &self.inner.deps
-    }
-
-    pub(crate) fn imports(&self) -> &crate::importing::Imports {
-        &self.inner.imports
     }
 
     /// Whether the daemon ends.
