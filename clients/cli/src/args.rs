@@ -166,11 +166,11 @@ mod tests {
         let cli = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let Some(Verb::Ask(ask)) = cli.verb else { panic!("not ask") };
         assert_eq!(ask.prompt, ["do", "it", "now"]);
-        assert_eq!((ask.thread.as_deref(), ask.model.as_deref()), (Some("thr_1"), Some("a/b")));
-        assert_eq!(ask.images.len(), 2);
-        assert_eq!(ask.timeout, Some(std::time::Duration::from_secs(600)));
-        assert_eq!((ask.max_steps, ask.max_tokens, ask.max_cost), (Some(3), Some(9), Some(0.5)));
-        assert!(!ask.ephemeral && !ask.detach && !ask.yolo);
+        assert_eq!((ask.thread.as_deref(), ask.how.model.as_deref()), (Some("thr_1"), Some("a/b")));
+        assert_eq!(ask.how.images.len(), 2);
+        assert_eq!(ask.how.timeout, Some(std::time::Duration::from_secs(600)));
+        assert_eq!((ask.how.max_steps, ask.how.max_tokens, ask.how.max_cost), (Some(3), Some(9), Some(0.5)));
+        assert!(!ask.ephemeral && !ask.how.detach && !ask.how.yolo);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod answer;
 mod args;
 mod context;
 mod deltas;
+mod editor;
 mod failure;
 mod input;
 mod interrupt;

@@ -42,6 +42,11 @@ pub(crate) fn is_there() -> bool {
     io::stderr().is_terminal() && (io::stdin().is_terminal() || File::open(OWN).is_ok())
 }
 
+/// Whether stdin is a terminal, and not only one that is there beside it.
+pub(crate) fn is_typed_into() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// One line, before anything else reads from the terminal; empty when there is none. Blocking.
 pub(crate) fn line() -> String {
     let mut bytes = Vec::new();

@@ -49,6 +49,7 @@ calls! {
     ThreadServiceClient create_thread(CreateThreadRequest) -> CreateThreadResponse within CALL_DEADLINE;
     ThreadServiceClient get_thread(GetThreadRequest) -> GetThreadResponse within CALL_DEADLINE;
     ThreadServiceClient list_threads(ListThreadsRequest) -> ListThreadsResponse within CALL_DEADLINE;
+    ThreadServiceClient list_thread_tree(ListThreadTreeRequest) -> ListThreadTreeResponse within CALL_DEADLINE;
     ThreadServiceClient get_latest_thread(GetLatestThreadRequest) -> GetLatestThreadResponse within CALL_DEADLINE;
     ThreadServiceClient search_threads(SearchThreadsRequest) -> SearchThreadsResponse within CALL_DEADLINE;
     ThreadServiceClient update_thread(UpdateThreadRequest) -> UpdateThreadResponse within CALL_DEADLINE;

@@ -8,9 +8,9 @@ use mcode_events::blob::Blobs;
 use mcode_events::depth;
 use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
-use mcode_ids::RequestId;
+use mcode_ids::{RequestId, Seq};
 use mcode_proto::v1;
-use mcode_threads::{Asker, GrantScope, Mode, NewRun, RunSurroundings};
+use mcode_threads::{Asker, GrantScope, Mode, NewRun, Resend, RunSurroundings};
 use tonic::Status;
 
 use crate::convert::value;
@@ -221,6 +221,9 @@ pub(crate) async fn new_run(
         title: request.title,
         answer_schema: schema(request.answer_schema, &request.answer_schema_json)?,
         ephemeral: request.ephemeral,
+        resend: request
+            .resend
+            .map(|resend| Resend { at: (resend.at_seq > 0).then(|| Seq::new(resend.at_seq)), in_fork: resend.fork }),
         surroundings: surroundings(context.env, context.umask, passed)?,
         request: idempotency,
     })

@@ -27,6 +27,7 @@ mod row;
 mod schema;
 mod search;
 mod snippet;
+mod tree;
 mod usage;
 mod write;
 
@@ -51,6 +52,7 @@ pub use crate::importing::{ImportKey, ImportRow, STAGED_BYTES_MAX, STAGED_EVENTS
 pub use crate::projection::{Page, Place, ProjectRow, RunRow, ThreadFilter, ThreadRow};
 pub use crate::search::{Found, SEARCHED_TEXT_MAX, Said, SearchFilter};
 pub use crate::snippet::Snippet;
+pub use crate::tree::{TREE_THREADS_MAX, TreeFilter, TreeRow};
 pub use crate::usage::{UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums};
 
 /// The largest event payload that is kept in the log itself, in bytes; larger ones go to a blob.
@@ -197,6 +199,11 @@ impl Store {
     /// Threads, newest activity first.
     pub async fn threads(&self, filter: ThreadFilter) -> Result<Page<ThreadRow>, ReadError> {
         self.readers.run(move |reader| reader.threads(&filter)).await
+    }
+
+    /// Threads with their forks.
+    pub async fn tree(&self, filter: TreeFilter) -> Result<Page<TreeRow>, ReadError> {
+        self.readers.run(move |reader| reader.tree(&filter)).await
     }
 
     /// Threads with something unfinished: what recovery looks at.

@@ -358,6 +358,7 @@ impl Actor {
         // Only these matter to the table of processes.
         let bodies: Vec<EventBody> =
             events.iter().map(|new| &new.body).filter(|body| ends_process(body)).cloned().collect();
+        let goes_back = events.iter().any(|new| matches!(new.body, EventBody::Rewound { .. }));
         let result = match ThreadRow::of(state) {
             Some(row) => {
                 let append = Append { thread_id: self.thread_id, expected, events, at_ms, row, runs, request };
@@ -369,6 +370,10 @@ impl Actor {
             Ok(seq) => {
                 self.deps.processes.recorded(self.thread_id, &bodies);
                 self.head.send_replace(seq);
+                if goes_back {
+                    // The model has to look again at what it is not given any more.
+                    self.ledger = Arc::new(FileLedger::new(self.state.files.clone()));
+                }
                 Ok(seq)
             }
             Err(error) => {

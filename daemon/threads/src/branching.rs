@@ -27,29 +27,42 @@ impl Actor {
     /// Makes this thread, which is new, from the beginning of another. Nothing of that is copied.
     pub(crate) async fn fork(&mut self, fork: NewFork) -> Result<Seq, ThreadError> {
         let NewFork { parent_id, at, title, request } = fork;
+        let events = self.forked(parent_id, at, &title).await?;
+        let parent_seq = self.state.last_seq;
+        let request = request.map(|(id, fingerprint)| {
+            let response = crate::registry::encode_made(self.thread_id, parent_seq);
+            (id, StoredResponse { fingerprint, response })
+        });
+        self.append(events, request).await?;
+        Ok(parent_seq)
+    }
+
+    /// Takes on the state of another thread at an event; gives the first events of this one, which is new.
+    pub(crate) async fn forked(
+        &mut self,
+        parent_id: ThreadId,
+        at: Option<Seq>,
+        title: &str,
+    ) -> Result<Vec<NewEvent>, ThreadError> {
         let state = self.beginning(parent_id, at).await?;
         let parent_seq = state.last_seq;
         if parent_seq == Seq::ZERO || at.is_some_and(|at| at != parent_seq) {
             let message = format!("{parent_id} has no event {}", at.unwrap_or_default());
             return Err(ThreadError::InvalidArgument { field: "at_seq", message });
         }
-        let title = if title.is_empty() { state.title.clone() } else { checked_title(&title)? };
+        let title = if title.is_empty() { state.title.clone() } else { checked_title(title)? };
         // The model is told what became of calls that were at work there. Nothing else of them is this thread's.
         let called = |new: &NewEvent| matches!(new.body, EventBody::ToolCallFinished { .. });
         let ends = closing_events(&state, RunStatus::Interrupted, "the thread was forked while it ran", false);
         let mut events: Vec<NewEvent> = ends.into_iter().filter(called).collect();
         events.push(NewEvent::of_thread(EventBody::ThreadForked { parent_id, parent_seq, title }));
-        let request = request.map(|(id, fingerprint)| {
-            let response = crate::registry::encode_made(self.thread_id, parent_seq);
-            (id, StoredResponse { fingerprint, response })
-        });
         self.ledger = Arc::new(FileLedger::new(state.files.clone()));
-        self.state = Arc::new(ThreadState { thread_id: self.thread_id, ..state });
-        self.append(events, request).await?;
-        Ok(parent_seq)
+        // What waits in the other thread is said there.
+        self.state = Arc::new(ThreadState { thread_id: self.thread_id, queue: Vec::new(), ..state });
+        Ok(events)
     }
 
-    async fn beginning(&self, parent_id: ThreadId, at: Option<Seq>) -> Result<ThreadState, ThreadError> {
+    pub(crate) async fn beginning(&self, parent_id: ThreadId, at: Option<Seq>) -> Result<ThreadState, ThreadError> {
         let loaded = self.deps.store.load_to(parent_id, at).await?;
         let loaded = loaded.ok_or_else(|| ThreadError::NotFound { what: "thread", id: parent_id.to_string() })?;
         match loaded.damage {
@@ -91,12 +104,17 @@ impl Actor {
             let message = format!("{} has no event {to}", self.thread_id);
             return Err(ThreadError::InvalidArgument { field: "to_seq", message });
         }
+        let before = self.state.history.len();
+        let back = self.rewound(to).await?;
+        self.append(vec![back], None).await?;
+        Ok(u32::try_from(before - self.state.history.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The event that goes back to another.
+    pub(crate) async fn rewound(&self, to: Seq) -> Result<NewEvent, ThreadError> {
         let then = self.deps.store.load_to(self.thread_id, Some(to)).await?;
         let tasks = then.map(|then| then.state.tasks).unwrap_or_default();
-        let before = self.state.history.len();
-        self.append(vec![NewEvent::of_thread(EventBody::Rewound { to_seq: to, tasks })], None).await?;
-        self.ledger = Arc::new(FileLedger::new(self.state.files.clone()));
-        Ok(u32::try_from(before - self.state.history.len()).unwrap_or(u32::MAX))
+        Ok(NewEvent::of_thread(EventBody::Rewound { to_seq: to, tasks }))
     }
 }
 

@@ -122,10 +122,21 @@ pub struct NewRun {
     pub answer_schema: Option<Value>,
     /// Whether a new thread goes when its run ends.
     pub ephemeral: bool,
+    /// Says it in the place of an earlier message of `thread_id`.
+    pub resend: Option<Resend>,
     /// The client's surroundings.
     pub surroundings: RunSurroundings,
     /// Makes a retry safe, with a hash of the request.
     pub request: Option<(RequestId, String)>,
+}
+
+/// A message of the user's that is said again, changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resend {
+    /// The event of the message; `None` is the last one.
+    pub at: Option<Seq>,
+    /// Whether the thread stays as it is, and the run begins in a fork of it.
+    pub in_fork: bool,
 }
 
 /// More input for a thread with a run at work.

@@ -30,6 +30,7 @@ mod porting;
 pub mod project;
 pub mod recovery;
 pub mod registry;
+mod resending;
 pub mod resuming;
 pub mod rules;
 mod run;
@@ -44,8 +45,8 @@ mod waking;
 pub use audit::Caller;
 pub use checkpoints::{Depots, Differences, Restore, RestoreOutcome, RestorePick};
 pub use command::{
-    Answered, Asker, Bounds, Change, GrantScope, NewFork, NewInput, NewRun, NewThread, Resolution, RunSurroundings,
-    Started,
+    Answered, Asker, Bounds, Change, GrantScope, NewFork, NewInput, NewRun, NewThread, Resend, Resolution,
+    RunSurroundings, Started,
 };
 pub use deps::{Deps, RuleChange};
 pub use error::ThreadError;
@@ -60,8 +61,8 @@ pub use mcode_histories::foreign::{Found as Conversation, Maker, Places, Report}
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
     ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said,
-    SearchFilter, Space, SpaceRow, StoreError, ThreadFilter, ThreadRow, UsageFilter, UsageGroup, UsageReport, UsageRow,
-    UsageSums,
+    SearchFilter, Space, SpaceRow, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow, UsageFilter, UsageGroup,
+    UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};

@@ -7,7 +7,7 @@ use mcode_agent::{LiveLane, LiveState};
 use mcode_events::event::Event;
 use mcode_events::state::ThreadState;
 use mcode_ids::{InputId, QuestionId, RequestId, RunId, Seq, ThreadId};
-use mcode_store::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow};
+use mcode_store::{Page, ProjectRow, RunRow, ThreadFilter, ThreadRow, TreeFilter, TreeRow};
 use mcode_tools::shell::ProcessRow;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -129,13 +129,11 @@ impl Threads {
             Earlier::Answered(response) => return decode_started(&response),
             Earlier::New(guard) => guard,
         };
-        let thread_id = match run.thread_id {
-            Some(thread_id) => {
-                self.known(thread_id).await?;
-                thread_id
-            }
-            None => self.new_thread_id(),
-        };
+        if let Some(thread_id) = run.thread_id {
+            self.known(thread_id).await?;
+        }
+        let in_fork = run.resend.is_some_and(|resend| resend.in_fork);
+        let thread_id = run.thread_id.filter(|_| !in_fork).unwrap_or_else(|| self.new_thread_id());
         self.ask(thread_id, |reply| Command::Start { run: Box::new(run.clone()), reply }).await
     }
 
@@ -279,6 +277,11 @@ impl Threads {
     /// Threads, newest activity first.
     pub async fn list(&self, filter: ThreadFilter) -> Result<Page<ThreadRow>, ThreadError> {
         Ok(self.inner.deps.store.threads(filter).await?)
+    }
+
+    /// Threads with their forks.
+    pub async fn tree(&self, filter: TreeFilter) -> Result<Page<TreeRow>, ThreadError> {
+        Ok(self.inner.deps.store.tree(filter).await?)
     }
 
     /// Runs, newest first.

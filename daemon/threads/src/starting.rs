@@ -68,6 +68,16 @@ impl Actor {
     }
 
     pub(crate) async fn start(&mut self, run: NewRun) -> Result<Started, ThreadError> {
+        let in_fork = run.resend.is_some_and(|resend| resend.in_fork);
+        let started = self.try_start(run).await;
+        if started.is_err() && in_fork {
+            // Nothing came of the fork whose state this was to be.
+            self.reload().await;
+        }
+        started
+    }
+
+    async fn try_start(&mut self, mut run: NewRun) -> Result<Started, ThreadError> {
         // What a damaged log says of a run at work is only what can be read of it.
         if let Some(damage) = &self.damage {
             return Err(damage.clone().into());
@@ -76,6 +86,7 @@ impl Actor {
         if let Some(run_id) = self.state.open.run {
             return Err(ThreadError::RunActive { thread_id: self.thread_id, run_id });
         }
+        let mut events = self.taken_back(&mut run).await?;
         let root = self.project_root(&run.cwd).await;
         let project = crate::trust::project_config(&self.deps, &root).await?;
         let mut options = self.options(&run, project.as_deref())?;
@@ -86,7 +97,6 @@ impl Actor {
         // Fails before anything is recorded when the model is unknown or has no key.
         self.deps.models.resolve(&options.model, &run.surroundings.client_env)?;
         options.kept = Some(self.kept(&run.surroundings, &options, &self.fallback(project.as_deref())));
-        let mut events = Vec::new();
         let untitled = self.state.last_seq == Seq::ZERO && run.title.is_empty();
         if self.state.last_seq == Seq::ZERO {
             // It was there when the run was asked for, and was deleted since.

@@ -5666,6 +5666,21 @@ pub struct StartRunRequest {
     /// of a Struct do not take. At most 100 levels and 1 MiB.
     #[prost(string, tag = "14")]
     pub answer_schema_json: ::prost::alloc::string::String,
+    /// Says something in the place of an earlier message of thread_id.
+    #[prost(message, optional, tag = "15")]
+    pub resend: ::core::option::Option<Resend>,
+}
+/// A message of the user's that is said again, changed: in one step the thread goes back to before it, and the run begins.
+/// Its pictures are kept, unless the input has others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Resend {
+    /// The event of the message (message_finished, user); zero for the last one.
+    #[prost(uint64, tag = "1")]
+    pub at_seq: u64,
+    /// Leave the thread as it is, and begin the run in a fork of it. Without this it is for people, and refused while a run
+    /// is at work.
+    #[prost(bool, tag = "2")]
+    pub fork: bool,
 }
 /// The run has been accepted and is in the log.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8741,6 +8756,48 @@ pub struct ListThreadsResponse {
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
 }
+/// Asks for threads with their forks.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListThreadTreeRequest {
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only those that share a beginning with this thread, also of other projects and archived ones.
+    #[prost(string, tag = "3")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Only of this project.
+    #[prost(string, tag = "4")]
+    pub project_id: ::prost::alloc::string::String,
+    /// Only of the project that this folder belongs to.
+    #[prost(string, tag = "5")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Archived ones too.
+    #[prost(bool, tag = "6")]
+    pub include_archived: bool,
+}
+/// A thread in its place.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ThreadNode {
+    /// The thread; parent_seq is the event at which it left its parent.
+    #[prost(message, optional, tag = "1")]
+    pub thread: ::core::option::Option<Thread>,
+    /// How many threads of the list it was forked from, one from the other; 0 at the top.
+    #[prost(uint32, tag = "2")]
+    pub depth: u32,
+}
+/// Threads with their forks.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListThreadTreeResponse {
+    /// Each thread, followed by its forks.
+    #[prost(message, repeated, tag = "1")]
+    pub nodes: ::prost::alloc::vec::Vec<ThreadNode>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
 /// Asks for the end of everything of a thread.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CloseThreadRequest {
@@ -9360,6 +9417,32 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "ListThreads"));
             self.inner.unary(req, path, codec).await
         }
+        /// Threads with their forks: each thread, newest first, is followed by what was forked from it, in the order in which
+        /// that left.
+        pub async fn list_thread_tree(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListThreadTreeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListThreadTreeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.ThreadService/ListThreadTree",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.ThreadService", "ListThreadTree"));
+            self.inner.unary(req, path, codec).await
+        }
         /// The thread to go on with in a folder: the latest of its work tree.
         pub async fn get_latest_thread(
             &mut self,
@@ -9679,6 +9762,15 @@ pub mod thread_service_server {
             tonic::Response<super::ListThreadsResponse>,
             tonic::Status,
         >;
+        /// Threads with their forks: each thread, newest first, is followed by what was forked from it, in the order in which
+        /// that left.
+        async fn list_thread_tree(
+            &self,
+            request: tonic::Request<super::ListThreadTreeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListThreadTreeResponse>,
+            tonic::Status,
+        >;
         /// The thread to go on with in a folder: the latest of its work tree.
         async fn get_latest_thread(
             &self,
@@ -9980,6 +10072,52 @@ pub mod thread_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListThreadsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.ThreadService/ListThreadTree" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListThreadTreeSvc<T: ThreadService>(pub Arc<T>);
+                    impl<
+                        T: ThreadService,
+                    > tonic::server::UnaryService<super::ListThreadTreeRequest>
+                    for ListThreadTreeSvc<T> {
+                        type Response = super::ListThreadTreeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListThreadTreeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ThreadService>::list_thread_tree(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListThreadTreeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

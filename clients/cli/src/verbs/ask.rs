@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::activity::Activity;
 use crate::args::Form;
 use crate::context::{Context, request_id};
+use crate::editor;
 use crate::failure::{self, Failure, STDOUT_UNUSABLE, tell_message};
 use crate::input;
 use crate::interrupt::Interrupts;
@@ -46,6 +47,19 @@ pub(crate) struct AskArgs {
     /// Go on with this thread: its id, the beginning of it, or latest
     #[arg(short, long, value_name = "ID")]
     pub(crate) thread: Option<String>,
+    /// What to call the new thread
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Keep nothing: delete the new thread when its run has ended
+    #[arg(long, conflicts_with_all = ["thread", "cont"])]
+    pub(crate) ephemeral: bool,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// How a run works, and what comes with the prompt.
+#[derive(Debug, Args)]
+pub(crate) struct How {
     /// The model, as provider/model
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -61,9 +75,6 @@ pub(crate) struct AskArgs {
     /// Let the agent work in this folder too; may be repeated
     #[arg(long = "add-dir", value_name = "DIR")]
     pub(crate) add_dirs: Vec<PathBuf>,
-    /// What to call the new thread
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) title: Option<String>,
     /// The answer has to satisfy the JSON Schema in this file
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
@@ -91,9 +102,21 @@ pub(crate) struct AskArgs {
     /// Do not wait: print the run and the thread, and leave
     #[arg(long)]
     pub(crate) detach: bool,
-    /// Keep nothing: delete the new thread when its run has ended
-    #[arg(long, conflicts_with_all = ["thread", "cont"])]
+}
+
+/// What is said, in which thread, and how.
+#[derive(Debug)]
+pub(crate) struct Saying {
+    pub(crate) prompt: Vec<String>,
+    /// Go on with the latest thread of this project.
+    pub(crate) cont: bool,
+    pub(crate) thread: Option<String>,
+    pub(crate) title: Option<String>,
     pub(crate) ephemeral: bool,
+    pub(crate) resend: Option<v1::Resend>,
+    /// A file with the prompt, which goes once the daemon has it.
+    pub(crate) written: Option<PathBuf>,
+    pub(crate) how: How,
 }
 
 /// How the agent works.
@@ -144,6 +167,11 @@ fn word<T: ValueEnum>(value: Option<&T>) -> String {
     value.and_then(ValueEnum::to_possible_value).map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
+/// Whether a message of the user's role is mcode's own word to the model.
+pub(crate) fn is_own(text: &str) -> bool {
+    text.starts_with("[mcode] ")
+}
+
 /// What `ask` in a JSON form prints when there is no run to tell about.
 pub(crate) fn failed_result(is_ask: bool, error: &ClientError) -> Value {
     if !is_ask {
@@ -158,8 +186,14 @@ pub(crate) fn failed_result(is_ask: bool, error: &ClientError) -> Value {
 }
 
 pub(crate) async fn run(context: &Context, args: AskArgs) -> Outcome {
-    let thread = args.thread.clone();
-    match start_and_wait(context, &args).await {
+    let AskArgs { prompt, cont, thread, title, ephemeral, how } = args;
+    say(context, &Saying { prompt, cont, thread, title, ephemeral, resend: None, written: None, how }).await
+}
+
+/// Says something, waits for the answer, and prints it.
+pub(crate) async fn say(context: &Context, saying: &Saying) -> Outcome {
+    let thread = saying.thread.clone();
+    match start_and_wait(context, saying).await {
         Err(Failure::Error(error)) if context.form != Form::Text && error.reason != STDOUT_UNUSABLE => {
             failure::tell(&error);
             let mut result = failed_result(true, &error);
@@ -171,22 +205,23 @@ pub(crate) async fn run(context: &Context, args: AskArgs) -> Outcome {
     }
 }
 
-async fn start_and_wait(context: &Context, args: &AskArgs) -> Outcome {
+async fn start_and_wait(context: &Context, saying: &Saying) -> Outcome {
+    let how = &saying.how;
     // Everything that can be wrong with the request is found before a daemon is started for it.
-    let request = request(context, args)?;
+    let request = request(context, saying)?;
     let interactive = request.context.as_ref().is_some_and(|context| context.interactive);
     let mut interrupts = Interrupts::listen()?;
-    let (client, started) = interrupts.or(start(context, args, request)).await?;
+    let (client, started) = interrupts.or(start(context, saying, request)).await?;
     for fault in &started.config_errors {
         tell_message(fault, Some("mend it; what the configuration said before is in force until then"));
     }
-    if args.max_cost.is_some() && !has_price(&client, &started.run_id).await {
+    if how.max_cost.is_some() && !has_price(&client, &started.run_id).await {
         tell_message(
             "the price of this model is not known: --max-cost will not end the run",
             Some("use --max-tokens or --max-steps"),
         );
     }
-    if args.detach {
+    if how.detach {
         return detached(context.form, &started);
     }
     Wait::new(context, client, &started, interactive).until_end(interrupts).await
@@ -204,8 +239,8 @@ async fn has_price(client: &Client, run_id: &str) -> bool {
 }
 
 /// The flags, then `MCODE_APPROVE`, then whatever is configured.
-fn approval(args: &AskArgs) -> Result<v1::ApprovalPolicy, ClientError> {
-    let approve = match (args.yolo, args.approve, mcode_env::process::var("MCODE_APPROVE")) {
+fn approval(how: &How) -> Result<v1::ApprovalPolicy, ClientError> {
+    let approve = match (how.yolo, how.approve, mcode_env::process::var("MCODE_APPROVE")) {
         (true, ..) => Some(Approve::All),
         (false, Some(approve), _) => Some(approve),
         (false, None, None) => None,
@@ -222,54 +257,56 @@ fn approval(args: &AskArgs) -> Result<v1::ApprovalPolicy, ClientError> {
 }
 
 /// The flag, then `MCODE_MODEL`, then whatever the thread or the configuration says.
-fn model(args: &AskArgs) -> String {
-    args.model.clone().or_else(|| mcode_env::process::var("MCODE_MODEL")).unwrap_or_default()
+fn model(how: &How) -> String {
+    how.model.clone().or_else(|| mcode_env::process::var("MCODE_MODEL")).unwrap_or_default()
 }
 
-fn request(context: &Context, args: &AskArgs) -> Result<v1::StartRunRequest, ClientError> {
+fn request(context: &Context, saying: &Saying) -> Result<v1::StartRunRequest, ClientError> {
+    let how = &saying.how;
     let cwd = context.cwd()?;
-    let piped = stdin::read(args.prompt.iter().any(|word| !word.trim().is_empty()))?;
+    let piped = stdin::read(saying.prompt.iter().any(|word| !word.trim().is_empty()))?;
     if piped.as_ref().is_some_and(|piped| piped.cut) {
         let seconds = stdin::NEXT_WAIT.as_secs();
         tell_message(&format!("standard input paused for {seconds} s; what had come by then is used"), None);
     }
-    let approve = approval(args)?;
+    let approve = approval(how)?;
     // Detached, any client may answer, if that was asked for by name.
-    let interactive = if args.detach { approve == v1::ApprovalPolicy::Ask } else { terminal::is_there() };
-    let surroundings = v1::ClientContext { detached: args.detach, ..context.client_context(&cwd, interactive)? };
-    let schema = args.schema.as_deref().map(input::schema).transpose()?;
+    let interactive = if how.detach { approve == v1::ApprovalPolicy::Ask } else { terminal::is_there() };
+    let surroundings = v1::ClientContext { detached: how.detach, ..context.client_context(&cwd, interactive)? };
+    let schema = how.schema.as_deref().map(input::schema).transpose()?;
     let (answer_schema, answer_schema_json) = schema.unwrap_or_default();
     Ok(v1::StartRunRequest {
         request_id: request_id(),
-        thread_id: args.thread.clone().unwrap_or_default(),
-        input: input::parts(&args.prompt, piped, &args.images)?,
-        model: model(args),
-        mode: word(args.mode.as_ref()),
-        thinking: word(args.think.as_ref()),
+        thread_id: saying.thread.clone().unwrap_or_default(),
+        input: input::parts(&saying.prompt, piped, &how.images)?,
+        model: model(how),
+        mode: word(how.mode.as_ref()),
+        thinking: word(how.think.as_ref()),
         approve: approve.into(),
-        limits: limits(args),
+        limits: limits(how),
         context: Some(surroundings),
-        add_dirs: args.add_dirs.iter().map(|path| input::folder(&cwd, path)).collect::<Result<_, _>>()?,
-        title: args.title.clone().unwrap_or_default(),
+        add_dirs: how.add_dirs.iter().map(|path| input::folder(&cwd, path)).collect::<Result<_, _>>()?,
+        title: saying.title.clone().unwrap_or_default(),
         answer_schema,
         answer_schema_json,
-        ephemeral: args.ephemeral,
+        ephemeral: saying.ephemeral,
+        resend: saying.resend,
     })
 }
 
-fn limits(args: &AskArgs) -> Option<v1::RunLimits> {
+fn limits(how: &How) -> Option<v1::RunLimits> {
     let limits = v1::RunLimits {
-        max_steps: args.max_steps.unwrap_or(0),
-        max_tokens: args.max_tokens.unwrap_or(0),
-        max_cost_usd: args.max_cost.unwrap_or(0.0),
-        timeout: args.timeout.map(wire_duration),
+        max_steps: how.max_steps.unwrap_or(0),
+        max_tokens: how.max_tokens.unwrap_or(0),
+        max_cost_usd: how.max_cost.unwrap_or(0.0),
+        timeout: how.timeout.map(wire_duration),
     };
     (limits != v1::RunLimits::default()).then_some(limits)
 }
 
 async fn start(
     context: &Context,
-    args: &AskArgs,
+    saying: &Saying,
     mut request: v1::StartRunRequest,
 ) -> Result<(Client, v1::StartRunResponse), ClientError> {
     let client = context.connect().await?;
@@ -277,12 +314,21 @@ async fn start(
         request.thread_id = client.thread_id(&request.thread_id).await?;
     }
     let cwd = request.context.as_ref().map(|context| context.cwd.clone()).unwrap_or_default();
-    trust::look(&client, &cwd, !args.detach && terminal::is_there()).await?;
-    if args.cont {
+    trust::look(&client, &cwd, !saying.how.detach && terminal::is_there()).await?;
+    if saying.cont {
         request.thread_id = latest_thread(&client, &cwd).await?;
     }
     let asked_for = request.thread_id.clone();
-    let started = client.start_run(request).await.map_err(|error| name_thread(error, &asked_for))?;
+    let started = client.start_run(request).await.map_err(|error| {
+        let mut error = name_thread(error, &asked_for);
+        if let Some(written) = &saying.written {
+            error.message.push_str(&format!("; what you wrote is in {}", written.display()));
+        }
+        error
+    })?;
+    if let Some(written) = &saying.written {
+        editor::forget(written);
+    }
     Ok((client, started))
 }
 

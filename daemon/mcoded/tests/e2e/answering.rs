@@ -47,6 +47,7 @@ fn a_tool_call_answers_no_approval_and_changes_no_rules() {
         format!("{mcode} daemon stop --force"),
         format!("{mcode} daemon restart --force"),
         format!("{mcode} runs steer {} now", waits.run_id),
+        format!("{mcode} threads resend {} other", waits.thread_id),
     ];
     stage.workspace.write(".mcode/config.toml", "model = \"a/b\"\n");
     let calls = commands.iter().map(|command| ("shell", json!({"command": command})));

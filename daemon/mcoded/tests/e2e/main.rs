@@ -24,6 +24,7 @@ mod money;
 mod packs;
 mod planting;
 mod porting;
+mod resending;
 mod resuming;
 mod ruling;
 mod sandboxed;

@@ -221,3 +221,22 @@ fn ctrl_c_leaves_the_words_that_were_there() {
     assert!(!last.contains("could not do its work"), "{last}");
     stage.server.finish();
 }
+
+#[test]
+fn what_was_said_is_changed_in_the_editor() {
+    let stage = Stage::new(Script::new().fallback(|request| {
+        Reply::text(format!("so {}", request.last_user_text().lines().last().unwrap_or_default()))
+    }));
+    stage.ask(&["plant the old tree"]).ok();
+    let (code, screen) = Terminal::run(&stage, "EDITOR='sed -i s/old/young/' \"$MCODE\" threads resend latest").end();
+    assert!(code == 0 && screen.contains("so plant the young tree"), "{screen}");
+    let (code, screen) = Terminal::run(&stage, "VISUAL='sed -i d' \"$MCODE\" threads resend latest").end();
+    assert!(code == 2 && screen.contains("nothing was sent"), "{screen}");
+    // What was written is kept when it can not be sent.
+    let (code, screen) =
+        Terminal::run(&stage, "EDITOR='echo mine >' \"$MCODE\" threads resend latest -m no/such").end();
+    assert!(code != 0 && screen.contains("what you wrote is in "), "{screen}");
+    let file = screen.split("what you wrote is in ").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "mine\n");
+    std::fs::remove_file(file).unwrap();
+}

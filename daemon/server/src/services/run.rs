@@ -18,6 +18,9 @@ impl v1::run_service_server::RunService for Services {
         if let Some(fault) = (self.deps.config_faults)(ConfigQuestion::Blocking).first() {
             return Err(refuse(Code::FailedPrecondition, Reason::ConfigBroken, fault.clone(), None));
         }
+        if request.get_ref().resend.is_some_and(|resend| !resend.fork) {
+            self.for_people(&request, "going back in a thread").await?;
+        }
         let asker = self.asker(&request).await?;
         let threads = self.deps.threads.deps();
         let (blobs, passed) = (threads.store.blobs(), (threads.config)().passed_env.clone());

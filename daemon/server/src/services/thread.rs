@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcode_ids::Seq;
 use mcode_models::{Role, Wishes};
 use mcode_proto::v1;
-use mcode_threads::{Change, NewFork, NewThread, ThreadError, ThreadFilter, ThreadRow};
+use mcode_threads::{Change, NewFork, NewThread, ThreadError, ThreadFilter, ThreadRow, TreeFilter, TreeRow};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -91,6 +91,30 @@ impl v1::thread_service_server::ThreadService for Services {
         let page = self.deps.threads.list(filter).await.map_err(of_thread)?;
         Ok(Response::new(v1::ListThreadsResponse {
             threads: page.rows.iter().map(|thread| row::thread(thread, false)).collect(),
+            next_page_token: page.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn list_thread_tree(
+        &self,
+        request: Request<v1::ListThreadTreeRequest>,
+    ) -> Result<Response<v1::ListThreadTreeResponse>, Status> {
+        let request = request.into_inner();
+        let thread_id = match request.thread_id.as_str() {
+            "" => None,
+            id => Some(self.deps.threads.known(request::known_id("thread", id)?).await.map_err(of_thread)?.thread_id),
+        };
+        let filter = TreeFilter {
+            thread_id,
+            project_id: self.project_meant(&request.project_id, request.cwd).await?,
+            include_archived: request.include_archived,
+            page_size: paging::size(request.page_size),
+            page_token: paging::token(request.page_token),
+        };
+        let page = self.deps.threads.tree(filter).await.map_err(of_thread)?;
+        let node = |row: &TreeRow| v1::ThreadNode { thread: Some(row::thread(&row.thread, false)), depth: row.depth };
+        Ok(Response::new(v1::ListThreadTreeResponse {
+            nodes: page.rows.iter().map(node).collect(),
             next_page_token: page.next.unwrap_or_default(),
         }))
     }

@@ -2,7 +2,7 @@
 
 use mcode_events::{Event, EventBody, ForkPoint, NewEvent, ThreadState};
 use mcode_ids::{Seq, ThreadId};
-use mcode_store::{AppendError, SearchFilter, Store, ThreadFilter};
+use mcode_store::{AppendError, ReadError, SearchFilter, Store, ThreadFilter, TreeFilter};
 
 use crate::rig::{Rig, Thread, notice};
 
@@ -178,4 +178,61 @@ async fn what_was_said_before_a_fork_is_found_once_and_in_a_thread_that_is_there
     assert_eq!(find(None).await, [(child.id(), 2), (child.id(), 4)]);
     store.delete_thread(child.id()).await.unwrap();
     assert_eq!(find(None).await, []);
+}
+
+/// All of a tree, in pages of this size: ids with their depth.
+async fn tree(store: &Store, filter: &TreeFilter, page_size: u32) -> Vec<(ThreadId, u32)> {
+    let (mut all, mut page_token) = (Vec::new(), None);
+    loop {
+        let page = store.tree(TreeFilter { page_size, page_token, ..filter.clone() }).await.unwrap();
+        assert!(page.rows.len() <= page_size as usize && (page.next.is_none() || !page.rows.is_empty()));
+        all.extend(page.rows.iter().map(|row| (row.thread.thread_id, row.depth)));
+        page_token = page.next;
+        if page_token.is_none() {
+            return all;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tree_shows_each_fork_under_what_it_left() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let mut parent = rig.thread();
+    for text in ["a", "b", "c"] {
+        parent.say(&store, text).await.unwrap();
+    }
+    let late = fork(&rig, &store, parent.id(), 4).await.unwrap();
+    let early = fork(&rig, &store, parent.id(), 2).await.unwrap();
+    let below = fork(&rig, &store, late.id(), 3).await.unwrap();
+    let mut other = rig.thread();
+    other.say(&store, "x").await.unwrap();
+    let whole = vec![(parent.id(), 0), (early.id(), 1), (late.id(), 1), (below.id(), 2)];
+    let (mut newest_first, everything) = (whole.clone(), TreeFilter::default());
+    newest_first.splice(if other.id() > parent.id() { 0..0 } else { 4..4 }, [(other.id(), 0)]);
+    for page_size in 1..=6 {
+        assert_eq!(tree(&store, &everything, page_size).await, newest_first, "{page_size}");
+        // From anywhere in it.
+        for of in [&parent, &late, &early, &below] {
+            let filter = TreeFilter { thread_id: Some(of.id()), ..TreeFilter::default() };
+            assert_eq!(tree(&store, &filter, page_size).await, whole);
+        }
+    }
+    // What an archived thread was forked into is at the top; asked for by name, all of it is shown.
+    let mut archived = store.load(parent.id()).await.unwrap().unwrap().state;
+    archived.archived = true;
+    let mut thread = rig.thread_of(archived.clone());
+    thread.state.thread_id = parent.id();
+    store
+        .append(thread.next(vec![NewEvent::of_thread(EventBody::ArchivedChanged { archived: true })], 60))
+        .await
+        .unwrap();
+    let shown = tree(&store, &everything, 10).await;
+    assert!(shown.contains(&(late.id(), 0)) && !shown.iter().any(|(id, _)| *id == parent.id()), "{shown:?}");
+    let with = TreeFilter { include_archived: true, ..TreeFilter::default() };
+    assert_eq!(tree(&store, &with, 10).await, newest_first);
+    let of_project = TreeFilter { project_id: other.state.project_id, ..with.clone() };
+    assert_eq!(tree(&store, &of_project, 10).await, [(other.id(), 0)]);
+    let gone = store.tree(TreeFilter { page_token: Some(rig.thread().id().to_string()), page_size: 5, ..with }).await;
+    assert!(matches!(gone, Err(ReadError::BadPageToken(_))), "{gone:?}");
 }

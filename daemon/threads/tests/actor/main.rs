@@ -6,6 +6,7 @@ mod ending;
 mod inputs;
 mod limits;
 mod recovery;
+mod resending;
 mod resuming;
 mod rig;
 mod space;

@@ -358,6 +358,7 @@ impl Rig {
             title: String::new(),
             answer_schema: None,
             ephemeral: false,
+            resend: None,
             surroundings: RunSurroundings { client_env: Arc::default(), tool_env: Arc::default(), umask: 0o022 },
             request: None,
         }

@@ -4,8 +4,10 @@ mod changing;
 mod ending;
 mod export;
 mod import;
+mod resend;
 mod search;
 mod show;
+mod tree;
 
 use clap::Subcommand;
 use mcode_client::v1;
@@ -29,6 +31,19 @@ pub(crate) enum ThreadsVerb {
         /// Only those with this tag
         #[arg(long, value_name = "TAG", default_value = "", hide_default_value = true)]
         tag: String,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Show threads with their forks: each under the one it left, with the event it left at
+    Tree {
+        /// Only those that share a beginning with this thread: its id, the beginning of it, or latest
+        id: Option<String>,
+        /// Only those of the project that this folder belongs to
+        #[arg(long, conflicts_with = "id")]
+        here: bool,
+        /// Archived ones too
+        #[arg(long, conflicts_with = "id")]
+        archived: bool,
         #[command(flatten)]
         page: Page,
     },
@@ -114,6 +129,11 @@ pub(crate) enum ThreadsVerb {
         #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         turns: u32,
     },
+    /// Change what you said and say it again: the thread goes back to before it, or is forked there
+    #[command(
+        after_help = "Examples:\n  mcode threads resend latest                       opens your editor\n  mcode threads resend latest \"The same, but in Rust\"\n  mcode threads resend latest --at 12 --fork < prompt.txt"
+    )]
+    Resend(Box<resend::ResendArgs>),
     /// Write a thread to a file: whole, for another machine, or to read
     #[command(
         after_help = "Examples:\n  mcode threads export latest -o thread.jsonl\n  mcode threads export latest --format markdown --redact > thread.md"
@@ -153,6 +173,10 @@ pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
     };
     match verb {
         ThreadsVerb::List { here, archived, tag, page } => list(context, here, archived, tag, page).await,
+        ThreadsVerb::Tree { id, here, archived, page } => {
+            tree::tree(context, id.as_deref(), here, archived, page).await
+        }
+        ThreadsVerb::Resend(args) => resend::resend(context, *args).await,
         ThreadsVerb::Show { id } => show::show(context, &id).await,
         ThreadsVerb::Search { query, here, archived, thread, page } => {
             search::search(context, &query, search::Where { here, archived, thread }, page).await
@@ -201,12 +225,16 @@ async fn list(context: &Context, here: bool, include_archived: bool, tag: String
     Ok(0)
 }
 
-fn row(thread: &v1::Thread) -> Vec<String> {
-    let usage = thread.usage.unwrap_or_default();
+/// What a thread is called, with what lists mark it by.
+fn titled(thread: &v1::Thread) -> String {
     let marks = [(thread.pinned, "pinned"), (thread.archived, "archived")];
     let marks = marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned());
     let marks: Vec<String> = marks.chain(thread.tags.iter().map(|tag| format!("#{tag}"))).collect();
-    let title = if marks.is_empty() { thread.title.clone() } else { format!("{} ({})", thread.title, marks.join(" ")) };
+    if marks.is_empty() { thread.title.clone() } else { format!("{} ({})", thread.title, marks.join(" ")) }
+}
+
+fn row(thread: &v1::Thread) -> Vec<String> {
+    let usage = thread.usage.unwrap_or_default();
     vec![
         thread.thread_id.clone(),
         thread.state.clone(),
@@ -214,6 +242,6 @@ fn row(thread: &v1::Thread) -> Vec<String> {
         (usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens).to_string(),
         format!("${:.2}", usage.cost_usd),
         thread.cwd.clone(),
-        title,
+        titled(thread),
     ]
 }

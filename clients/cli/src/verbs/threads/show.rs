@@ -142,18 +142,22 @@ fn unreadable(seq: u64, what: &str, style: Style) -> String {
     style.red(&sanitize_line(&format!("(event {seq} cannot be read: {what})")))
 }
 
+/// A message, under the name of the event where one can go back to, or fork; `None` when nothing of it is shown.
+fn spoken(seq: u64, message: &v1::MessageFinished, style: Style) -> Option<String> {
+    if message.text.trim().is_empty() && message.media.is_empty() {
+        return None;
+    }
+    let media = message.media.iter().map(|name| format!("[{name}]")).collect::<Vec<_>>().join(" ");
+    let body = [message.text.trim(), media.as_str()].into_iter().filter(|part| !part.is_empty());
+    let body = body.collect::<Vec<_>>().join("\n");
+    let place = style.dim(&format!("event {seq}"));
+    Some(format!("\n{}  {place}\n{}", style.bold(&sanitize_line(&message.role)), sanitize(&body)))
+}
+
 /// An event as part of the conversation; `None` when it is not part of it.
 fn said(event: &v1::Event, style: Style) -> Option<String> {
     Some(match event.body.as_ref()? {
-        Body::MessageFinished(message) => {
-            if message.text.trim().is_empty() && message.media.is_empty() {
-                return None;
-            }
-            let media = message.media.iter().map(|name| format!("[{name}]")).collect::<Vec<_>>().join(" ");
-            let body = [message.text.trim(), media.as_str()].into_iter().filter(|part| !part.is_empty());
-            let body = body.collect::<Vec<_>>().join("\n");
-            format!("\n{}\n{}", style.bold(&sanitize_line(&message.role)), sanitize(&body))
-        }
+        Body::MessageFinished(message) => return spoken(event.seq, message, style),
         Body::MessageDiscarded(message) if !message.text.trim().is_empty() => {
             format!("\n{}\n{}", style.bold("assistant (not finished)"), sanitize(message.text.trim()))
         }
