@@ -277,7 +277,7 @@ fn f01_eight_clients_at_once_lose_nothing() {
         .collect();
     let mut answers: Vec<String> = asks.into_iter().map(|ask| ask.output().ok().stdout).collect();
     answers.sort();
-    assert_eq!(answers, (1..=8).map(|at| format!("done_{at}\n")).collect::<Vec<_>>());
+    assert_eq!(answers, (1..=8).map(|at| format!("say done_{at}\n")).collect::<Vec<_>>());
     stage.mcode(&["doctor", "--db"]).ok();
     let threads = stage.listed(&[]);
     assert_eq!(threads.len(), 8);
@@ -296,7 +296,13 @@ fn two_clients_that_talk_into_one_thread_each_get_their_own_answers() {
     let words = |who: &str| (1..=6).map(|at| format!("{who} {at}")).collect::<Vec<_>>();
     let talk = |who: &str| {
         for words in words(who) {
-            assert_eq!(stage.ask(&["-t", &thread, &words]).ok().stdout, format!("so {words}\n"));
+            // One run at a time: who is refused, since the other is at work, asks again.
+            stage.daemon.wait_until("the thread to be free", || {
+                let output = stage.ask(&["-t", &thread, &words]);
+                let busy = output.code == 2 && output.stderr.contains("is busy with run");
+                busy || output.clone().ok().stdout == format!("so {words}\n") || panic!("{output:#?}");
+                !busy
+            });
         }
     };
     std::thread::scope(|scope| {
