@@ -27,6 +27,7 @@ mod row;
 mod schema;
 mod search;
 mod snippet;
+mod titles;
 mod tree;
 mod usage;
 mod write;
@@ -52,6 +53,7 @@ pub use crate::importing::{ImportKey, ImportRow, STAGED_BYTES_MAX, STAGED_EVENTS
 pub use crate::projection::{Page, Place, ProjectRow, RunRow, ThreadFilter, ThreadRow};
 pub use crate::search::{Found, SEARCHED_TEXT_MAX, Said, SearchFilter};
 pub use crate::snippet::Snippet;
+pub use crate::titles::{TITLE_HITS_MAX, TITLES_MAX};
 pub use crate::tree::{TREE_THREADS_MAX, TreeFilter, TreeRow};
 pub use crate::usage::{UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums};
 

@@ -134,6 +134,8 @@ pub struct ThreadFilter {
     pub parent: Option<ThreadId>,
     /// Archived ones too.
     pub include_archived: bool,
+    /// Only those that are called about so, best first; empty for all.
+    pub query: String,
     /// Newest activity first, whether pinned or not.
     pub by_activity: bool,
     /// How many at most.

@@ -83,11 +83,13 @@ impl Reader<'_> {
     }
 
     pub(crate) fn threads(&self, filter: &ThreadFilter) -> Result<Page<ThreadRow>, ReadError> {
+        if !filter.query.is_empty() {
+            return self.threads_called(filter);
+        }
         let before = match &filter.page_token {
             Some(token) => split_token(token)?,
             None => (1, i64::MAX, String::new()),
         };
-        // Which of the filters are there decides which index is used.
         let first = if filter.by_activity { "updated_at" } else { "pinned" };
         let mut conditions = if filter.by_activity {
             "(updated_at, thread_id) < (?2, ?3) AND ?1 = ?1"
@@ -98,20 +100,7 @@ impl Reader<'_> {
         conditions.push_str(" AND ephemeral = 0");
         let mut values: Vec<Box<dyn rusqlite::ToSql>> =
             vec![Box::new(before.0), Box::new(before.1), Box::new(before.2), Box::new(i64::from(filter.page_size) + 1)];
-        let mut add = |condition: &str, value: Option<String>| {
-            if let Some(value) = value {
-                values.push(Box::new(value));
-                conditions.push_str(&condition.replace('?', &format!("?{}", values.len())));
-            }
-        };
-        let of_project = " AND (project_id = ? OR project_id IN (SELECT project_id FROM projects WHERE joined = ?))";
-        add(of_project, filter.project_id.map(|id| id.to_string()));
-        add(" AND root = ?", filter.root.clone());
-        add(" AND parent = ?", filter.parent.map(|id| id.to_string()));
-        add(" AND EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE tag.value = ?)", filter.tag.clone());
-        if !filter.include_archived {
-            conditions.push_str(" AND archived = 0");
-        }
+        narrow(filter, &mut conditions, &mut values);
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT {THREAD_COLUMNS} FROM threads WHERE {conditions}
              ORDER BY {first} DESC, updated_at DESC, thread_id DESC LIMIT ?4"
@@ -121,6 +110,24 @@ impl Reader<'_> {
             .collect::<rusqlite::Result<Vec<_>>>()?;
         let token = |row: &ThreadRow| format!("{}:{}:{}", u8::from(row.pinned), row.updated_at_ms, row.thread_id);
         Ok(page(rows, filter.page_size, token))
+    }
+
+    /// Threads by what they are called. A page begins after so many of them.
+    fn threads_called(&self, filter: &ThreadFilter) -> Result<Page<ThreadRow>, ReadError> {
+        let offset = match &filter.page_token {
+            None => 0,
+            Some(token) => {
+                token.parse().map_err(|_| ReadError::BadPageToken(token.chars().take(80).collect::<String>()))?
+            }
+        };
+        let (mut conditions, mut values) = ("ephemeral = 0".to_owned(), Vec::new());
+        narrow(filter, &mut conditions, &mut values);
+        let called = self.called(&filter.query, &conditions, &values)?;
+        let next = offset + filter.page_size as usize;
+        let shown = called.iter().skip(offset).take(filter.page_size as usize);
+        let rows = shown.map(|called| self.thread(called.thread_id)).collect::<Result<Vec<_>, _>>()?;
+        let next = (called.len() > next).then(|| next.to_string());
+        Ok(Page { rows: rows.into_iter().flatten().collect(), next })
     }
 
     pub(crate) fn unfinished_threads(&self) -> Result<Vec<ThreadId>, ReadError> {
@@ -206,6 +213,24 @@ impl Reader<'_> {
             })
             .optional()?;
         Ok(response)
+    }
+}
+
+/// Adds what a list is narrowed by: which of the filters are there decides which index is used.
+fn narrow(filter: &ThreadFilter, conditions: &mut String, values: &mut Vec<Box<dyn rusqlite::ToSql>>) {
+    let mut add = |condition: &str, value: Option<String>| {
+        if let Some(value) = value {
+            values.push(Box::new(value));
+            conditions.push_str(&condition.replace('?', &format!("?{}", values.len())));
+        }
+    };
+    let of_project = " AND (project_id = ? OR project_id IN (SELECT project_id FROM projects WHERE joined = ?))";
+    add(of_project, filter.project_id.map(|id| id.to_string()));
+    add(" AND root = ?", filter.root.clone());
+    add(" AND parent = ?", filter.parent.map(|id| id.to_string()));
+    add(" AND EXISTS (SELECT 1 FROM json_each(tags) AS tag WHERE tag.value = ?)", filter.tag.clone());
+    if !filter.include_archived {
+        conditions.push_str(" AND archived = 0");
     }
 }
 

@@ -14,9 +14,13 @@ use crate::blobs::BlobFiles;
 use crate::error::{ReadError, StoreError};
 use crate::read::Reader;
 use crate::snippet::{self, Snippet};
+use crate::titles::Called;
 
 /// Most text of one event that is looked through, in bytes; the rest of a long output is not found.
 pub const SEARCHED_TEXT_MAX: usize = 256 * 1024;
+
+/// What a title has more than any place where something was said.
+const TITLE_SCORE: f64 = 1000.0;
 
 /// Hits that are ranked, the newest first: a word that is everywhere costs no more.
 const RANKED_MAX: u32 = 2000;
@@ -57,7 +61,7 @@ pub struct Said {
     pub seq: Seq,
     /// When, milliseconds since 1970 UTC.
     pub at_ms: i64,
-    /// `user`, `assistant` or `tool`.
+    /// `user`, `assistant` or `tool`; `title` for what a thread is called, with the event zero.
     pub role: String,
     /// The place.
     pub snippet: Snippet,
@@ -237,15 +241,17 @@ struct Place {
 impl Reader<'_> {
     pub(crate) fn search(&self, filter: &SearchFilter) -> Result<Found, ReadError> {
         let behind = behind(self.connection)?;
+        let titles = self.titles(filter)?;
+        let (offset, wanted) = (filter.offset as usize, filter.page_size as usize);
+        let mut hits: Vec<Said> =
+            titles.iter().skip(offset).take(wanted).map(|called| entitled(called, &filter.query)).collect();
+        let mut more = titles.len() > offset + wanted;
         let Some(expression) = snippet::expression(&filter.query) else {
-            return Ok(Found { behind, ..Found::default() });
+            return Ok(Found { hits, more, behind });
         };
         let mut places = self.places(&expression, filter)?;
         places.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.at_ms.cmp(&a.at_ms)));
-        let wanted = filter.page_size as usize;
-        let mut hits = Vec::new();
-        let mut more = false;
-        for place in places.into_iter().skip(filter.offset as usize) {
+        for place in places.into_iter().skip(offset.saturating_sub(titles.len())) {
             if hits.len() == wanted {
                 more = true;
                 break;
@@ -253,6 +259,25 @@ impl Reader<'_> {
             hits.extend(self.hit(place, filter)?);
         }
         Ok(Found { hits, more, behind })
+    }
+
+    /// Threads that are called so. Who looks in one thread knows what it is called.
+    fn titles(&self, filter: &SearchFilter) -> Result<Vec<Called>, ReadError> {
+        if filter.thread_id.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut conditions = "ephemeral = 0".to_owned();
+        let mut values: Vec<Box<dyn rusqlite::ToSql>> = Vec::new();
+        if let Some(project_id) = filter.project_id {
+            values.push(Box::new(project_id.to_string()));
+            conditions.push_str(
+                " AND (project_id = ?1 OR project_id IN (SELECT project_id FROM projects WHERE joined = ?1))",
+            );
+        }
+        if !filter.include_archived {
+            conditions.push_str(" AND archived = 0");
+        }
+        self.called(&filter.query, &conditions, &values)
     }
 
     fn places(&self, expression: &str, filter: &SearchFilter) -> Result<Vec<Place>, ReadError> {
@@ -333,6 +358,18 @@ impl Reader<'_> {
             .optional()?;
         let expected = Seq::new(u64::try_from(seq).unwrap_or(0));
         Ok(row.and_then(|row| row.decode(log, expected, self.blobs).ok()).map(|(event, _)| event))
+    }
+}
+
+/// A thread that is found by what it is called, before all that was said.
+fn entitled(called: &Called, query: &str) -> Said {
+    Said {
+        thread_id: called.thread_id,
+        seq: Seq::ZERO,
+        at_ms: called.at_ms,
+        role: "title".to_owned(),
+        snippet: crate::titles::marked(&called.line, query),
+        score: TITLE_SCORE + f64::from(called.score),
     }
 }
 

@@ -18,18 +18,26 @@ pub struct Snippet {
     pub matches: Vec<(u32, u32)>,
 }
 
+/// A word of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word<'a> {
+    pub(crate) text: &'a str,
+    /// It stood in quotes: meant as it is.
+    pub(crate) quoted: bool,
+}
+
 /// The words of a query: `"in quotes"` is one.
-fn words(query: &str) -> Vec<&str> {
+pub(crate) fn words(query: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     for (at, piece) in query.split('"').enumerate() {
         if at % 2 == 1 {
-            words.push(piece.trim());
+            words.push(Word { text: piece.trim(), quoted: true });
         } else {
-            words.extend(piece.split_whitespace());
+            words.extend(piece.split_whitespace().map(|text| Word { text, quoted: false }));
         }
     }
-    let words = words.into_iter().filter(|word| word.chars().any(char::is_alphanumeric));
-    words.filter(|word| word.len() <= WORD_BYTES_MAX).take(WORDS_MAX).collect()
+    let words = words.into_iter().filter(|word| word.text.chars().any(char::is_alphanumeric));
+    words.filter(|word| word.text.len() <= WORD_BYTES_MAX).take(WORDS_MAX).collect()
 }
 
 /// The query as FTS5 takes it; `None` when it has no word in it. The last word may be the beginning of one, unless it is
@@ -40,7 +48,7 @@ pub(crate) fn expression(query: &str) -> Option<String> {
     let open_end = !query.trim_end().ends_with('"');
     let quoted = words.iter().enumerate().map(|(at, word)| {
         let star = if at == last && open_end { "*" } else { "" };
-        format!("\"{}\"{star}", spaced(word).replace('"', " "))
+        format!("\"{}\"{star}", spaced(word.text).replace('"', " "))
     });
     Some(quoted.collect::<Vec<_>>().join(" "))
 }
@@ -70,7 +78,7 @@ const fn stands_alone(char: char) -> bool {
 
 /// The part of a text where the words of a query are, or its beginning.
 pub(crate) fn around(text: &str, query: &str) -> Snippet {
-    let words: Vec<String> = words(query).into_iter().map(str::to_lowercase).collect();
+    let words: Vec<String> = words(query).into_iter().map(|word| word.text.to_lowercase()).collect();
     let folded = Folded::of(text);
     let first = words.iter().filter_map(|word| folded.find(word, 0)).min_by_key(|(start, _)| *start);
     let (start, end) = first.unwrap_or((0, 0));
@@ -84,19 +92,24 @@ pub(crate) fn around(text: &str, query: &str) -> Snippet {
             at = end;
         }
     }
-    matches.sort_unstable();
-    matches.dedup_by(|next, before| {
+    in_one_line(text, (from, to), &joined(matches))
+}
+
+/// Places in their order; those that touch are one.
+pub(crate) fn joined(mut places: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    places.sort_unstable();
+    places.dedup_by(|next, before| {
         let touches = next.0 <= before.1;
         if touches {
             before.1 = before.1.max(next.1);
         }
         touches
     });
-    in_one_line(text, (from, to), &matches)
+    places
 }
 
 /// The part with what is not visible made visible as spaces; the places are moved along.
-fn in_one_line(text: &str, (from, to): (usize, usize), matches: &[(usize, usize)]) -> Snippet {
+pub(crate) fn in_one_line(text: &str, (from, to): (usize, usize), matches: &[(usize, usize)]) -> Snippet {
     let mut line = String::new();
     let place = |line: &str| u32::try_from(line.len()).unwrap_or(u32::MAX);
     line.extend((from > 0).then_some('…'));

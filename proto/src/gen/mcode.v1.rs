@@ -8745,8 +8745,11 @@ pub struct ListThreadsRequest {
     /// Newest activity first, whether pinned or not.
     #[prost(bool, tag = "7")]
     pub by_activity: bool,
+    /// Only those with a title or tags about like this, best first, as SearchThreads finds them; at most 500 are found.
+    #[prost(string, tag = "8")]
+    pub query: ::prost::alloc::string::String,
 }
-/// Threads, the pinned ones first, then newest activity first.
+/// Threads, the pinned ones first, then newest activity first; with a query, best first.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListThreadsResponse {
     /// The threads.
@@ -8850,6 +8853,7 @@ pub struct GetLatestThreadResponse {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SearchThreadsRequest {
     /// Words that all have to be there, in any order; "quoted" ones next to each other; the last may be the beginning of one.
+    /// In titles and tags they may have letters left out, and longer ones a few that are wrong, unless they are quoted.
     #[prost(string, tag = "1")]
     pub query: ::prost::alloc::string::String,
     /// How many; 50 when zero, at most 500.
@@ -8877,7 +8881,7 @@ pub struct SearchHit {
     /// The thread.
     #[prost(message, optional, tag = "1")]
     pub thread: ::core::option::Option<Thread>,
-    /// The event; zero when the title, a tag or the beginning of the last prompt matches.
+    /// The event; zero when the title or a tag matches.
     #[prost(uint64, tag = "2")]
     pub seq: u64,
     /// When it was said.
@@ -9468,7 +9472,7 @@ pub mod thread_service_client {
                 .insert(GrpcMethod::new("mcode.v1.ThreadService", "GetLatestThread"));
             self.inner.unary(req, path, codec).await
         }
-        /// Threads by what was said in them, what their tools gave back, and what they are called; best first.
+        /// Threads by what they are called, then by what was said in them and what their tools gave back; best first.
         pub async fn search_threads(
             &mut self,
             request: impl tonic::IntoRequest<super::SearchThreadsRequest>,
@@ -9779,7 +9783,7 @@ pub mod thread_service_server {
             tonic::Response<super::GetLatestThreadResponse>,
             tonic::Status,
         >;
-        /// Threads by what was said in them, what their tools gave back, and what they are called; best first.
+        /// Threads by what they are called, then by what was said in them and what their tools gave back; best first.
         async fn search_threads(
             &self,
             request: tonic::Request<super::SearchThreadsRequest>,

@@ -77,19 +77,34 @@ fn what_was_said_and_what_tools_gave_back_is_found() {
     );
     let thread = text(&stage.ask(&["--yolo", "--output", "json", "look for it"]).ok().json()["thread_id"]);
     for (query, role) in
-        [("haystack", "tool"), ("parsers", "assistant"), ("\"look for it\"", "user"), ("\"the-needle in\"", "tool")]
+        [("haystack", "tool"), ("parsers", "assistant"), ("\"look for it\"", "title"), ("\"the-needle in\"", "tool")]
     {
         let found = stage.json(&["threads", "search", query]);
         let hits = found["hits"].as_array().unwrap();
         assert!(!hits.is_empty(), "{query}: {found}");
         for hit in hits {
-            assert_eq!((&hit["thread"]["thread_id"], &hit["role"]), (&json!(thread), &json!(role)), "{query}: {hit}");
+            assert_eq!(hit["thread"]["thread_id"], json!(thread), "{query}: {hit}");
         }
+        assert_eq!(hits[0]["role"], json!(role), "{query}: {found}");
     }
     let shown = stage.mcode(&["threads", "search", "haystack"]).ok().stdout;
     assert!(shown.contains(&thread) && shown.contains("haystack"), "{shown}");
     assert_eq!(stage.mcode(&["threads", "search", "nowhere-to-be-found"]).ok().stdout, "nothing was found\n");
     assert_eq!(stage.mcode(&["threads", "search", " "]).code, 2);
+    // What is called so comes before where it was said; also when it is not written quite so.
+    let roles: Vec<Value> = stage.json(&["threads", "search", "\"look for it\""])["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["role"].clone())
+        .collect();
+    assert_eq!(roles, ["title", "user"]);
+    stage.mcode(&["threads", "tag", &thread, "archaeology"]).ok();
+    for words in ["lok for", "arcaheology", "archlgy"] {
+        assert_eq!(stage.listed(&["--filter", words]), std::slice::from_ref(&thread), "{words}");
+    }
+    assert_eq!(stage.mcode(&["threads", "list", "--filter", "zebra"]).ok().stdout, "no thread fits\n");
+    assert_eq!(stage.mcode(&["threads", "list", "--filter", &"x".repeat(1001)]).code, 2);
     // Forgotten is forgotten.
     stage.mcode(&["threads", "delete", &thread, "--yes"]).ok();
     assert_eq!(stage.json(&["threads", "search", "haystack"])["hits"], json!([]));

@@ -15,6 +15,14 @@ use crate::{paging, request};
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1000;
 
+/// Words to look for, within their limit.
+pub(crate) fn query(text: String) -> Result<String, Status> {
+    if text.len() > QUERY_BYTES_MAX {
+        return Err(bad_field("query", format!("it is longer than {QUERY_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
 impl Services {
     /// The project that a request is about: the one it names, else that of the folder it names.
     pub(crate) async fn project_meant(&self, project_id: &str, cwd: String) -> Result<Option<ProjectId>, Status> {
@@ -31,9 +39,6 @@ impl Services {
         if message.query.trim().is_empty() {
             return Err(bad_field("query", "it is empty"));
         }
-        if message.query.len() > QUERY_BYTES_MAX {
-            return Err(bad_field("query", format!("it is longer than {QUERY_BYTES_MAX} bytes")));
-        }
         let thread_id = match message.thread_id.as_str() {
             "" => None,
             id => Some(request::known_id("thread", id)?),
@@ -44,7 +49,7 @@ impl Services {
         };
         let page_size = paging::size(message.page_size);
         let filter = SearchFilter {
-            query: message.query,
+            query: query(message.query)?,
             project_id: self.project_meant(&message.project_id, message.cwd).await?,
             thread_id,
             include_archived: message.include_archived,

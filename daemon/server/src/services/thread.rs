@@ -10,7 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::convert::row;
-use crate::services::Services;
+use crate::services::{Services, search};
 use crate::status::{bad_field, of_thread};
 use crate::{paging, request};
 
@@ -83,6 +83,7 @@ impl v1::thread_service_server::ThreadService for Services {
             root: None,
             tag: Some(request.tag).filter(|tag| !tag.is_empty()),
             parent: None,
+            query: search::query(request.query)?,
             by_activity: request.by_activity,
             include_archived: request.include_archived,
             page_size: paging::size(request.page_size),

@@ -6,7 +6,7 @@ use mcode_env::{IdGen, SeededIds};
 use mcode_events::event::EventBody;
 use mcode_events::{Message, NewEvent, Part, Role, ToolCallStatus, ToolResult};
 use mcode_ids::{ItemId, ThreadId, ToolCallId};
-use mcode_store::{Found, SearchFilter, Store};
+use mcode_store::{Found, ReadError, SearchFilter, Store, TITLE_HITS_MAX, ThreadFilter};
 
 use crate::rig::{Rig, Thread};
 
@@ -109,6 +109,82 @@ async fn searches_keep_to_a_project_and_leave_out_what_was_put_away() {
     assert_eq!(find(second.state.project_id, true, None).await, [second.id()]);
     assert_eq!(find(first.state.project_id, true, None).await, [first.id()]);
     assert_eq!(find(None, false, Some(second.id())).await, [second.id()], "who names a thread means it");
+}
+
+async fn titled(rig: &Rig, store: &Store, title: &str, tags: &[&str], at_ms: i64) -> Thread {
+    let title = NewEvent::of_thread(EventBody::TitleChanged { title: title.into() });
+    let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    thread_with(rig, store, vec![title, NewEvent::of_thread(EventBody::TagsChanged { tags })], at_ms).await
+}
+
+#[tokio::test]
+async fn titles_and_tags_are_found_before_what_was_said() {
+    let rig = Rig::new();
+    let store = rig.open();
+    let said = thread_with(&rig, &store, vec![said("the parser is slow")], 10).await;
+    let about = titled(&rig, &store, "A parser for dates", &[], 20).await;
+    let very = titled(&rig, &store, "Parser", &[], 5).await;
+    let tagged = titled(&rig, &store, "Something else", &["parsers"], 30).await;
+    indexed(&store).await;
+    let found = find(&store, "parser").await;
+    let places: Vec<_> = found.hits.iter().map(|hit| (hit.thread_id, hit.role.as_str(), hit.seq.get())).collect();
+    let titles = |id| (id, "title", 0);
+    assert_eq!((places[0], places[3]), (titles(very.id()), (said.id(), "user", 2)), "{places:?}");
+    assert!(places[1..3].contains(&titles(about.id())) && places[1..3].contains(&titles(tagged.id())), "{places:?}");
+    let scores: Vec<f64> = found.hits.iter().map(|hit| hit.score).collect();
+    assert!(scores.windows(2).all(|pair| pair[0] >= pair[1]), "{scores:?}");
+    let hit = found.hits.iter().find(|hit| hit.thread_id == tagged.id()).unwrap();
+    let marks = hit.snippet.matches.iter().map(|(start, end)| &hit.snippet.text[*start as usize..*end as usize]);
+    assert_eq!((hit.snippet.text.as_str(), marks.collect::<Vec<_>>()), ("Something else #parsers", vec!["parser"]));
+    // With letters left out, and one that is wrong.
+    for query in ["prsr dates", "parzer dates"] {
+        let hits = find(&store, query).await.hits;
+        assert_eq!(hits.iter().map(|hit| hit.thread_id).collect::<Vec<_>>(), [about.id()], "{query}");
+    }
+    // All of them in pages of any size, each once.
+    for page_size in 1..=5 {
+        let (mut seen, mut offset) = (Vec::new(), 0);
+        loop {
+            let filter = SearchFilter { query: "parser".into(), page_size, offset, ..SearchFilter::default() };
+            let page = store.search(filter).await.unwrap();
+            seen.extend(page.hits.iter().map(|hit| (hit.thread_id, hit.seq.get())));
+            if !page.more {
+                break;
+            }
+            offset += page_size;
+        }
+        assert_eq!(seen, places.iter().map(|(id, _, seq)| (*id, *seq)).collect::<Vec<_>>(), "{page_size}");
+    }
+    // A list is narrowed to them, by the same words.
+    let list = async |filter: ThreadFilter| {
+        let (mut seen, mut page_token) = (Vec::new(), None);
+        loop {
+            let page = store.threads(ThreadFilter { page_size: 2, page_token, ..filter.clone() }).await.unwrap();
+            seen.extend(page.rows.iter().map(|row| row.thread_id));
+            page_token = page.next;
+            if page_token.is_none() {
+                return seen;
+            }
+        }
+    };
+    let query = || ThreadFilter { query: "parser".into(), ..ThreadFilter::default() };
+    assert_eq!(list(query()).await, places[..3].iter().map(|(id, ..)| *id).collect::<Vec<_>>());
+    assert_eq!(list(ThreadFilter { tag: Some("parsers".into()), ..query() }).await, [tagged.id()]);
+    assert_eq!(list(ThreadFilter { project_id: about.state.project_id, ..query() }).await, [about.id()]);
+    let bad = ThreadFilter { page_token: Some("x".into()), page_size: 2, ..query() };
+    assert!(matches!(store.threads(bad).await, Err(ReadError::BadPageToken(_))));
+}
+
+#[tokio::test]
+async fn no_more_titles_are_found_than_anybody_looks_through() {
+    let rig = Rig::new();
+    let store = rig.open();
+    for at in 0..=TITLE_HITS_MAX {
+        titled(&rig, &store, &format!("parser {at}"), &[], i64::try_from(at).unwrap()).await;
+    }
+    let filter = ThreadFilter { query: "parser".into(), page_size: 1000, ..ThreadFilter::default() };
+    let page = store.threads(filter).await.unwrap();
+    assert_eq!((page.rows.len(), page.next), (TITLE_HITS_MAX, None));
 }
 
 #[tokio::test]

@@ -31,6 +31,9 @@ pub(crate) enum ThreadsVerb {
         /// Only those with this tag
         #[arg(long, value_name = "TAG", default_value = "", hide_default_value = true)]
         tag: String,
+        /// Only those with a title or tags about like this, best first
+        #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true)]
+        filter: String,
         #[command(flatten)]
         page: Page,
     },
@@ -52,12 +55,12 @@ pub(crate) enum ThreadsVerb {
         /// The thread: its id, the beginning of it, or latest
         id: String,
     },
-    /// Find where something was said, by you, by the model, or in what tools gave back
+    /// Find threads by what they are called, and where something was said, by you, the model or what tools gave back
     #[command(
         after_help = "Examples:\n  mcode threads search parser error\n  mcode threads search '\"exit code 101\"' --here"
     )]
     Search {
-        /// Words that all have to be there; in quotes, next to each other
+        /// Words that all have to be there; in quotes, next to each other. In titles and tags letters may be missing
         #[arg(required = true)]
         query: Vec<String>,
         /// Only in the project that this folder belongs to
@@ -172,7 +175,9 @@ pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
         changing::change(context, &id, change, done).await
     };
     match verb {
-        ThreadsVerb::List { here, archived, tag, page } => list(context, here, archived, tag, page).await,
+        ThreadsVerb::List { here, archived, tag, filter, page } => {
+            list(context, (here, archived), tag, filter, page).await
+        }
         ThreadsVerb::Tree { id, here, archived, page } => {
             tree::tree(context, id.as_deref(), here, archived, page).await
         }
@@ -204,7 +209,14 @@ pub(crate) async fn run(context: &Context, verb: ThreadsVerb) -> Outcome {
     }
 }
 
-async fn list(context: &Context, here: bool, include_archived: bool, tag: String, page: Page) -> Outcome {
+async fn list(
+    context: &Context,
+    (here, include_archived): (bool, bool),
+    tag: String,
+    query: String,
+    page: Page,
+) -> Outcome {
+    let narrowed = !tag.is_empty() || !query.is_empty();
     let cwd = if here { context.cwd()?.to_string_lossy().into_owned() } else { String::new() };
     let client = context.connect().await?;
     let request = v1::ListThreadsRequest {
@@ -214,13 +226,15 @@ async fn list(context: &Context, here: bool, include_archived: bool, tag: String
         cwd,
         include_archived,
         tag,
+        query,
         by_activity: false,
     };
     let response = client.list_threads(request).await?;
     show_message(context.form, "ListThreadsResponse", &response, Some("threads"), || {
         let rows: Vec<Vec<String>> = response.threads.iter().map(row).collect();
         let heading = ["THREAD", "STATE", "ACTIVE", "TOKENS", "COST", "FOLDER", "TITLE"];
-        listing(&heading, &rows, "no threads yet: start one with: mcode ask PROMPT", &response.next_page_token)
+        let none = if narrowed { "no thread fits" } else { "no threads yet: start one with: mcode ask PROMPT" };
+        listing(&heading, &rows, none, &response.next_page_token)
     })?;
     Ok(0)
 }
