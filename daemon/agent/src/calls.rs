@@ -260,10 +260,10 @@ async fn run_one(
         Ok(asked) => asked,
         Err(refusal) => return Ok(refusal),
     };
-    let changes = !plan.parallel && crate::keeping::may_change(&plan.access);
+    let changes = !plan.parallel && crate::snapshots::may_change(&plan.access);
     if changes {
         tokio::select! {
-            kept = services.keeping.before(services, turn_id) => kept?,
+            taken = services.snapshots.before(services, turn_id) => taken?,
             () = context.cancel.cancelled() => {
                 return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
             }
@@ -282,13 +282,13 @@ async fn run_one(
         joined = &mut running => joined,
         () = cancelled_for(&context.cancel, CANCEL_GRACE) => {
             if changes {
-                services.keeping.after(id).await;
+                services.snapshots.after(id).await;
             }
             return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user."));
         }
     };
     if changes {
-        services.keeping.after(id).await;
+        services.snapshots.after(id).await;
     }
     Ok(match joined {
         Ok(Ok(output)) => finished(id, output),

@@ -19,13 +19,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::Gates;
-use crate::keeping::Keeping;
 use crate::limits;
 use crate::live::LiveLane;
 use crate::port::{RecordError, RunPort};
 use crate::repetition::Repetition;
 use crate::rules::LiveRules;
 use crate::secrets::RunSecrets;
+use crate::snapshots::RunSnapshots;
 use crate::treasury::Treasury;
 
 /// What a run works with. Cheap to clone.
@@ -63,8 +63,8 @@ pub struct RunServices {
     pub treasury: Arc<Treasury>,
     /// The limits of that which count for this run.
     pub caps: Vec<Cap>,
-    /// The project's files around what changes them.
-    pub keeping: Arc<Keeping>,
+    /// Snapshots of the project's files around what changes them.
+    pub snapshots: Arc<RunSnapshots>,
 }
 
 /// For whom and where a run works. Never stored.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mcode_agent::gates::Standing;
 use mcode_agent::{
-    AgentSignal, Gates, Keeping, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices,
+    AgentSignal, Gates, LiveLane, LiveRules, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, RunSnapshots,
     Treasury, drive,
 };
 use mcode_env::{IdGen, ManualClock, SeededIds};
@@ -180,7 +180,7 @@ async fn run_among(
         gates,
         treasury,
         caps,
-        keeping: Arc::new(Keeping::new(None, None)),
+        snapshots: Arc::new(RunSnapshots::new(None, None)),
     };
     let options = RunOptions {
         model: model.to_owned(),

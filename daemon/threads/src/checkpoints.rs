@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use mcode_agent::{Keeper, Kept};
+use mcode_agent::{TakeSnapshot, TakenSnapshot};
 use mcode_checkpoints::{
     ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Pick, Settings, SnapshotId, Span, TreePath,
 };
@@ -70,13 +70,13 @@ impl Depots {
         off.get(root).map(|(why, _)| why.clone())
     }
 
-    /// Whoever looks at the files of this project for a run.
+    /// Whoever takes snapshots of this project for a run.
     #[must_use]
-    pub fn keeper(self: &Arc<Self>, root: &Path) -> Option<Arc<dyn Keeper>> {
+    pub fn snapshots_of(self: &Arc<Self>, root: &Path) -> Option<Arc<dyn TakeSnapshot>> {
         if self.off(root).is_some() {
             return None;
         }
-        Some(Arc::new(ProjectKeeper { depots: Arc::clone(self), root: root.to_path_buf() }))
+        Some(Arc::new(ProjectSnapshots { depots: Arc::clone(self), root: root.to_path_buf() }))
     }
 
     /// The depot of a root. Blocking.
@@ -102,10 +102,10 @@ impl Depots {
         Ok(depot)
     }
 
-    /// Keeps the state of a project, and makes room for it where need be. Blocking.
-    fn keep(&self, root: &Path, since: Option<&str>) -> Option<Kept> {
-        match self.try_keep(root, since) {
-            Ok(kept) => Some(kept),
+    /// Takes a snapshot of a project, and makes room for it where need be. Blocking.
+    fn take(&self, root: &Path, since: Option<&str>) -> Option<TakenSnapshot> {
+        match self.try_take(root, since) {
+            Ok(taken) => Some(taken),
             Err(error) => {
                 tracing::warn!(root = %root.display(), %error, "the state of a project could not be kept");
                 let text = format!("{error}; {}", error.hint());
@@ -120,7 +120,7 @@ impl Depots {
         }
     }
 
-    fn try_keep(&self, root: &Path, since: Option<&str>) -> Result<Kept, CheckpointError> {
+    fn try_take(&self, root: &Path, since: Option<&str>) -> Result<TakenSnapshot, CheckpointError> {
         let depot = self.depot(root)?;
         let since: Option<SnapshotId> = since.and_then(|since| since.parse().ok());
         let pinned: HashSet<SnapshotId> = since.into_iter().collect();
@@ -140,7 +140,7 @@ impl Depots {
             Some(since) => depot.changes(since, snapshot.id).map(|changes| summed(&changes)).unwrap_or_default(),
             None => Changes::default(),
         };
-        Ok(Kept { snapshot: snapshot.id.to_string(), changes })
+        Ok(TakenSnapshot { snapshot: snapshot.id.to_string(), changes })
     }
 }
 
@@ -164,16 +164,16 @@ fn summed(changes: &[mcode_checkpoints::Change]) -> Changes {
 }
 
 #[derive(Debug)]
-struct ProjectKeeper {
+struct ProjectSnapshots {
     depots: Arc<Depots>,
     root: PathBuf,
 }
 
-impl Keeper for ProjectKeeper {
-    fn keep(&self, since: Option<String>) -> BoxFuture<'static, Option<Kept>> {
+impl TakeSnapshot for ProjectSnapshots {
+    fn take(&self, since: Option<String>) -> BoxFuture<'static, Option<TakenSnapshot>> {
         let (depots, root) = (Arc::clone(&self.depots), self.root.clone());
         Box::pin(async move {
-            tokio::task::spawn_blocking(move || depots.keep(&root, since.as_deref())).await.ok().flatten()
+            tokio::task::spawn_blocking(move || depots.take(&root, since.as_deref())).await.ok().flatten()
         })
     }
 }
@@ -431,8 +431,8 @@ mod tests {
         let root = |at: usize| base.join(format!("project{at}"));
         for at in 0..OPEN_MAX + 3 {
             std::fs::create_dir(root(at)).unwrap();
-            depots.keep(&root(at), None).unwrap();
-            depots.keep(&root(0), None).unwrap();
+            depots.take(&root(at), None).unwrap();
+            depots.take(&root(0), None).unwrap();
         }
         let open: Vec<PathBuf> = depots.open.lock().unwrap().iter().map(|(root, _)| root.clone()).collect();
         assert_eq!(open.len(), OPEN_MAX);
@@ -445,9 +445,9 @@ mod tests {
         let depots = Depots::new(PathBuf::from("/data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>);
         let (root, until) = (Path::new("/project"), clock.now().millis() + OFF_MS);
         depots.off.lock().unwrap().insert(root.to_path_buf(), ("too many files".to_owned(), until));
-        assert!(depots.off(root).is_some() && depots.keeper(root).is_none());
+        assert!(depots.off(root).is_some() && depots.snapshots_of(root).is_none());
         clock.advance_millis(OFF_MS);
-        assert!(depots.off(root).is_none() && depots.keeper(root).is_some());
+        assert!(depots.off(root).is_none() && depots.snapshots_of(root).is_some());
         assert!(depots.off(Path::new("/")).is_some(), "that is no project at any time");
     }
 }

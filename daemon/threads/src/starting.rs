@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcode_agent::{Keeping, Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices};
+use mcode_agent::{Resumption, RunContext, RunOutcome, RunPort, RunSecrets, RunServices, RunSnapshots};
 use mcode_config::ProjectConfig;
 use mcode_events::event::{EventBody, NewEvent};
 use mcode_events::run::{ApprovalPolicy, Delivery, QueuedInput, RunLimits, RunOptions};
@@ -227,7 +227,7 @@ impl Actor {
             gates: Arc::clone(&self.deps.gates),
             treasury: Arc::clone(&self.deps.treasury),
             caps: crate::spending::caps(&(self.deps.config)(), project.as_deref()),
-            keeping: Arc::new(Keeping::new(self.deps.depots.keeper(root), last)),
+            snapshots: Arc::new(RunSnapshots::new(self.deps.depots.snapshots_of(root), last)),
         };
         let context = RunContext {
             thread_id: self.thread_id,

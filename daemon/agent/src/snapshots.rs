@@ -1,4 +1,4 @@
-//! The state of a project's files around what changes them.
+//! Snapshots of a project's files around what changes them.
 //!
 //! A look is taken when a turn begins, right before a call that may change something, and after it. The last runs beside the
 //! next request to the model, so that a turn waits for little of it. What was changed between two looks while no call ran
@@ -35,93 +35,93 @@ const NEWS_WAIT_MAX: Duration = Duration::from_millis(150);
 /// Files that the model is told about; the others are counted.
 const TOLD_MAX: usize = 20;
 
-/// A state that was kept.
+/// A snapshot that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct TakenSnapshot {
     /// Its name.
     pub snapshot: String,
-    /// What differs from the state that was named.
+    /// What differs from the one that was named.
     pub changes: Changes,
 }
 
-/// Keeps states of the files of one project.
-pub trait Keeper: Send + Sync + std::fmt::Debug {
-    /// Keeps the state as it is now, and says how it differs from `since`. `None` where nothing is kept; whoever looks into
-    /// it is told why.
-    fn keep(&self, since: Option<String>) -> BoxFuture<'static, Option<Kept>>;
+/// Takes snapshots of the files of one project.
+pub trait TakeSnapshot: Send + Sync + std::fmt::Debug {
+    /// Takes one of the files as they are now, and says how it differs from `since`. `None` where none is taken; whoever
+    /// looks into it is told why.
+    fn take(&self, since: Option<String>) -> BoxFuture<'static, Option<TakenSnapshot>>;
 }
 
 /// What was seen of a project's files during a run.
 #[derive(Debug)]
-pub struct Keeping {
-    keeper: Option<Arc<dyn Keeper>>,
+pub struct RunSnapshots {
+    taker: Option<Arc<dyn TakeSnapshot>>,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The last state that is on record.
+    /// The last snapshot that is on record.
     last: Option<String>,
-    /// When it was looked at.
+    /// When it was taken.
     at: Option<Instant>,
     /// A look that is being taken, and the call that it is about.
-    looking: Option<(Option<ToolCallId>, JoinHandle<Option<Kept>>)>,
-    /// Nothing is kept of this project.
+    looking: Option<(Option<ToolCallId>, JoinHandle<Option<TakenSnapshot>>)>,
+    /// None is taken of this project.
     off: bool,
     /// What somebody else has changed and the model was not told.
     news: Vec<Changes>,
 }
 
-impl Keeping {
-    /// One that goes on from the thread's last state.
+impl RunSnapshots {
+    /// Those of a run that goes on from the thread's last one.
     #[must_use]
-    pub fn new(keeper: Option<Arc<dyn Keeper>>, last: Option<String>) -> Self {
-        let off = keeper.is_none();
-        Self { keeper, seen: Mutex::new(Seen { last, off, ..Seen::default() }) }
+    pub fn new(taker: Option<Arc<dyn TakeSnapshot>>, last: Option<String>) -> Self {
+        let off = taker.is_none();
+        Self { taker, seen: Mutex::new(Seen { last, off, ..Seen::default() }) }
     }
 
     /// Begins to look, beside whatever comes next.
     async fn look(&self, call: Option<ToolCallId>) {
         let mut seen = self.seen.lock().await;
-        let Some(keeper) = self.keeper.as_ref().filter(|_| !seen.off && seen.looking.is_none()) else { return };
-        seen.looking = Some((call, tokio::spawn(keeper.keep(seen.last.clone()))));
+        let Some(taker) = self.taker.as_ref().filter(|_| !seen.off && seen.looking.is_none()) else { return };
+        seen.looking = Some((call, tokio::spawn(taker.take(seen.last.clone()))));
     }
 
     /// Takes up the look that was begun last, if any; what is to be recorded of it.
     async fn taken(&self, seen: &mut MutexGuard<'_, Seen>, services: &RunServices) -> Option<EventBody> {
         let (call, looking) = seen.looking.as_mut()?;
-        let (call, kept) = (*call, looking.await.ok().flatten());
+        let (call, taken) = (*call, looking.await.ok().flatten());
         seen.looking = None;
-        let Some(kept) = kept else {
-            // Where it can not be kept once, it is not tried at each call again.
+        let Some(taken) = taken else {
+            // Where none can be taken once, it is not tried at each call again.
             seen.off = true;
             return None;
         };
         seen.at = Some(Instant::now());
-        if seen.last.as_ref() == Some(&kept.snapshot) {
+        if seen.last.as_ref() == Some(&taken.snapshot) {
             return None;
         }
-        let before = seen.last.replace(kept.snapshot.clone());
+        let before = seen.last.replace(taken.snapshot.clone());
         if before.is_some() && call.is_none() {
-            seen.news.push(kept.changes.clone());
+            seen.news.push(taken.changes.clone());
         }
         let checkpoint = Checkpoint {
             checkpoint_id: CheckpointId::from_uuid(services.ids.next()),
             before,
-            snapshot: kept.snapshot,
+            snapshot: taken.snapshot,
             tool_call_id: call,
-            changes: kept.changes,
+            changes: taken.changes,
         };
         Some(EventBody::CheckpointTaken { checkpoint })
     }
 
-    /// Makes sure that the state right before a call is on record.
+    /// Makes sure that a snapshot from right before a call is on record.
     pub(crate) async fn before(&self, services: &RunServices, turn_id: TurnId) -> Result<(), Stop> {
         let mut seen = self.seen.lock().await;
         let mut bodies: Vec<EventBody> = self.taken(&mut seen, services).await.into_iter().collect();
         let fresh = seen.at.is_some_and(|at| at.elapsed() <= FRESH);
-        if let Some(keeper) = self.keeper.as_ref().filter(|_| !seen.off && !fresh) {
-            seen.looking = Some((None, tokio::spawn(keeper.keep(seen.last.clone()))));
+        if let Some(taker) = self.taker.as_ref().filter(|_| !seen.off && !fresh) {
+            seen.looking = Some((None, tokio::spawn(taker.take(seen.last.clone()))));
             bodies.extend(self.taken(&mut seen, services).await);
         }
         drop(seen);
@@ -183,24 +183,24 @@ pub(crate) fn may_change(access: &[Access]) -> bool {
 impl Driver {
     /// The files as a turn finds them. Who has seen none of them yet asks the model meanwhile.
     pub(crate) async fn look_at_files(&self, turn_id: TurnId) -> Result<(), Stop> {
-        self.services.keeping.look(None).await;
+        self.services.snapshots.look(None).await;
         if self.services.ledger.is_empty() {
             return Ok(());
         }
-        self.services.keeping.settle(&self.services, turn_id, NEWS_WAIT_MAX).await
+        self.services.snapshots.settle(&self.services, turn_id, NEWS_WAIT_MAX).await
     }
 
     /// The files as a turn leaves them.
     pub(crate) async fn settle_files(&self, turn_id: TurnId) -> Result<(), Stop> {
         let at_most = if self.context.cancel.is_cancelled() { CANCELLED_LOOK_MAX } else { LAST_LOOK_MAX };
-        self.services.keeping.settle(&self.services, turn_id, at_most).await
+        self.services.snapshots.settle(&self.services, turn_id, at_most).await
     }
 
     /// Tells the model what somebody else has changed of what it has seen.
     pub(crate) async fn tell_of_changes(&self, turn_id: TurnId) -> Result<(), Stop> {
         let root = &self.context.project_root;
         let ledger = &self.services.ledger;
-        let text = self.services.keeping.news(|path| ledger.seen(&root.join(Path::new(path))).is_some()).await;
+        let text = self.services.snapshots.news(|path| ledger.seen(&root.join(Path::new(path))).is_some()).await;
         match text {
             Some(text) => self.tell_model(turn_id, &text).await,
             None => Ok(()),
