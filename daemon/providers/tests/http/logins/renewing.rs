@@ -16,6 +16,19 @@ async fn key(rig: &Rig, auth: &Arc<Auth>, env: &BTreeMap<String, String>) -> Res
     Ok(given.key)
 }
 
+/// A rig whose login is being renewed for somebody who asks: the issuer has the request, and holds its answer back.
+async fn renewing() -> (Rig, tokio::task::JoinHandle<Result<Response, ModelError>>) {
+    let rig = Rig::new().await;
+    rig.logged_in().await;
+    rig.clock.advance_millis(LASTS_MS);
+    rig.issuer.behave(|behaviour| behaviour.holds = true);
+    let model = rig.registry(&rig.auth).resolve("example/m", &BTreeMap::new()).unwrap();
+    let asking = tokio::spawn(async move { ask(&model).await });
+    let issuer = Arc::clone(&rig.issuer);
+    tokio::task::spawn_blocking(move || issuer.wait_for_renewals(1)).await.unwrap();
+    (rig, asking)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_renewed_through_the_network_of_whoever_logged_in_and_never_of_whoever_asks() {
     let mut rig = Rig::new().await;
@@ -88,14 +101,7 @@ async fn an_issuer_that_is_out_of_order_hinders_no_token_that_is_good_and_is_lef
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_the_daemon_waits_for_a_pair_that_is_on_its_way() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.clock.advance_millis(LASTS_MS);
-    rig.issuer.behave(|behaviour| behaviour.holds = true);
-    let model = rig.registry(&rig.auth).resolve("example/m", &BTreeMap::new()).unwrap();
-    let asking = tokio::spawn(async move { ask(&model).await });
-    let issuer = Arc::clone(&rig.issuer);
-    tokio::task::spawn_blocking(move || issuer.wait_for_renewals(1)).await.unwrap();
+    let (rig, asking) = renewing().await;
     // Who asked has left.
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
@@ -238,14 +244,7 @@ async fn without_a_refresh_token_a_login_ends_with_its_time() {
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pair_that_can_not_be_saved_is_not_lost() {
-    let rig = Rig::new().await;
-    rig.logged_in().await;
-    rig.clock.advance_millis(LASTS_MS);
-    rig.issuer.behave(|behaviour| behaviour.holds = true);
-    let model = rig.registry(&rig.auth).resolve("example/m", &BTreeMap::new()).unwrap();
-    let asking = tokio::spawn(async move { ask(&model).await });
-    let issuer = Arc::clone(&rig.issuer);
-    tokio::task::spawn_blocking(move || issuer.wait_for_renewals(1)).await.unwrap();
+    let (rig, asking) = renewing().await;
     // A file that is damaged meanwhile is not written over, by nobody.
     let good = rig.file();
     std::fs::write(rig.folder.path().join("auth.json"), "{\"damaged").unwrap();
