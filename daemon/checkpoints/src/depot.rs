@@ -18,7 +18,7 @@ use crate::limits::Limits;
 use crate::lock::{self, Held};
 use crate::looking::Root;
 use crate::node::Node;
-use crate::path::{TreePath, from_os};
+use crate::path::{TreePath, as_os, from_os};
 use crate::restore::journal;
 use crate::scan::{Budget, Found, Indexes, Scan};
 use crate::store::{Bench, Objects, Writer};
@@ -296,6 +296,21 @@ impl Depot {
         })
     }
 
+    /// The folders that the last look found, by their full paths, the root among them.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        let cache = self.state.lock().unwrap_or_else(PoisonError::into_inner).cache.clone();
+        let mut folders = Vec::new();
+        let mut waiting: Vec<(PathBuf, Arc<Dir>)> = cache.into_iter().map(|root| (self.root.clone(), root)).collect();
+        while let Some((at, dir)) = waiting.pop() {
+            waiting.extend(dir.items.iter().filter_map(|item| match &item.what {
+                What::Folder(below) => Some((at.join(as_os(dir.name(item))?), Arc::clone(below))),
+                _ => None,
+            }));
+            folders.push(at);
+        }
+        folders
+    }
+
     fn look(
         &self,
         old: Option<Arc<Dir>>,
@@ -359,6 +374,15 @@ impl Depot {
             self.disk.sync_folder(&folder).map_err(CheckpointError::io("write", &folder))?;
         }
         Ok(is_new)
+    }
+
+    /// Keeps a snapshot that is there as if it had been taken now; `false` when it was dropped meanwhile.
+    pub(crate) fn renew(&self, id: SnapshotId) -> Result<bool, CheckpointError> {
+        let _locked = self.lock()?;
+        if !self.folder.join("snapshots").join(id.to_string()).exists() {
+            return Ok(false);
+        }
+        self.record(id).map(|_| true)
     }
 
     fn cache_path(&self) -> PathBuf {

@@ -34,7 +34,9 @@
 //! above [`FILE_BYTES_MAX`], and what may not be read, are noted and can not be brought back. Sockets, pipes and devices
 //! are noted and left alone. Owners, dates, extended attributes and hard links are not kept.
 //!
-//! Reading order: `depot.rs`, `scan/` (looking at the project), `store/` (objects in packs), `changes.rs`, `diff.rs`,
+//! A [`Lookout`] takes snapshots while something is at work, and looks only at what the system says was touched.
+//!
+//! Reading order: `depot.rs`, `scan/` (looking at the project), `lookout.rs` and `watch.rs` (not looking), `store/` (objects in packs), `changes.rs`, `diff.rs`,
 //! `restore/` (plan, journal, carrying out), `keep.rs`, `verify.rs`. Absent on purpose: which snapshot belongs to which turn, which the
 //! thread's log knows.
 
@@ -52,6 +54,7 @@ mod keep;
 mod limits;
 mod lock;
 mod looking;
+mod lookout;
 mod node;
 mod path;
 mod restore;
@@ -61,6 +64,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod watch;
 
 pub use changes::{Change, ChangeKind};
 pub use depot::{Depot, Hint, NOTED_MAX, Settings, Snapshot};
@@ -70,8 +74,10 @@ pub use ids::{ObjectId, ParseIdError, SnapshotId};
 pub use keep::{Retained, Usage};
 pub use limits::{DEPOT_BYTES_MAX, ENTRIES_MAX, FILE_BYTES_MAX, LOCK_MS_MAX, Limits, SNAPSHOT_MS_MAX};
 pub use looking::Listed;
+pub use lookout::{Care, Lookout};
 pub use node::{Node, Special};
 pub use path::{PATH_BYTES_MAX, ParsePathError, TreePath};
 pub use restore::{Action, Choice, Conflict, ConflictKind, Failure, Interrupted, Pick, Plan, Restored, Span};
 pub use scan::global_excludes;
 pub use verify::{DAMAGE_MAX, Damage, Verified};
+pub use watch::{TOUCHED_MAX, WATCHED_MAX};

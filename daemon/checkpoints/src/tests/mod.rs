@@ -7,6 +7,7 @@ mod guarding;
 mod keeping;
 mod random;
 mod taking;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::fs;

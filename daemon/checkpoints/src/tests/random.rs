@@ -29,7 +29,7 @@ fn some_path(random: &mut Random) -> String {
 }
 
 /// One random change; those that are not possible do nothing.
-fn change(bed: &Bed, random: &mut Random) {
+pub(super) fn change(bed: &Bed, random: &mut Random) {
     let at = bed.at(&some_path(random));
     match random.below(10) {
         0..=4 => {
