@@ -198,8 +198,8 @@ impl Driver {
     async fn turn(&mut self, turn_id: TurnId) -> Result<Option<Value>, Stop> {
         loop {
             self.steered(turn_id).await?;
-            self.tell_of_changes(turn_id).await?;
             let state = self.services.port.record(turn_id, Vec::new()).await?;
+            self.tell_of_changes(turn_id, &state).await?;
             self.check_limits(&state)?;
             drop(state);
             match self.step(turn_id).await? {

@@ -43,5 +43,5 @@ pub use live::{LiveItem, LiveKey, LiveLane, LiveState};
 pub use port::{AgentSignal, ApprovalAnswer, RecordError, RunPort};
 pub use rules::LiveRules;
 pub use secrets::RunSecrets;
-pub use snapshots::{RunSnapshots, TakeSnapshot, TakenSnapshot};
+pub use snapshots::{Care, RunSnapshots, TakeSnapshot, TakenSnapshot};
 pub use treasury::Treasury;

@@ -2,7 +2,8 @@
 //!
 //! A look is taken when a turn begins, right before a call that may change something, and after it. The last runs beside the
 //! next request to the model, so that a turn waits for little of it. What was changed between two looks while no call ran
-//! was somebody else: the model is told about what it has seen of that.
+//! was somebody else, or a command of the agent's that goes on in the background: the model is told about what it has seen
+//! of that. Between the steps of a turn it is told so where that is known without a look at everything.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcode_events::checkpoint::{Changes, Checkpoint};
 use mcode_events::event::EventBody;
+use mcode_events::state::ThreadState;
 use mcode_ids::{CheckpointId, ToolCallId, TurnId};
 use mcode_permissions::Access;
 use tokio::sync::{Mutex, MutexGuard};
@@ -35,6 +37,9 @@ const NEWS_WAIT_MAX: Duration = Duration::from_millis(150);
 /// Files that the model is told about; the others are counted.
 const TOLD_MAX: usize = 20;
 
+/// Commands in the background that it is told about.
+const COMMANDS_TOLD_MAX: usize = 3;
+
 /// A snapshot that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenSnapshot {
@@ -48,7 +53,19 @@ pub struct TakenSnapshot {
 pub trait TakeSnapshot: Send + Sync + std::fmt::Debug {
     /// Takes one of the files as they are now, and says how it differs from `since`. `None` where none is taken; whoever
     /// looks into it is told why.
-    fn take(&self, since: Option<String>) -> BoxFuture<'static, Option<TakenSnapshot>>;
+    fn take(&self, since: Option<String>, care: Care) -> BoxFuture<'static, Option<TakenSnapshot>>;
+
+    /// The same where it is known which files were touched since the last one; `None` where it is not.
+    fn glance(&self, since: Option<String>) -> BoxFuture<'static, Option<TakenSnapshot>>;
+}
+
+/// How sure a snapshot has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// Every file is looked at.
+    All,
+    /// The system's word counts for what was not touched.
+    Trusting,
 }
 
 /// What was seen of a project's files during a run.
@@ -81,10 +98,10 @@ impl RunSnapshots {
     }
 
     /// Begins to look, beside whatever comes next.
-    async fn look(&self, call: Option<ToolCallId>) {
+    async fn look(&self, call: Option<ToolCallId>, care: Care) {
         let mut seen = self.seen.lock().await;
         let Some(taker) = self.taker.as_ref().filter(|_| !seen.off && seen.looking.is_none()) else { return };
-        seen.looking = Some((call, tokio::spawn(taker.take(seen.last.clone()))));
+        seen.looking = Some((call, tokio::spawn(taker.take(seen.last.clone(), care))));
     }
 
     /// Takes up the look that was begun last, if any; what is to be recorded of it.
@@ -97,6 +114,16 @@ impl RunSnapshots {
             seen.off = true;
             return None;
         };
+        Self::taken_up(seen, call, taken, services)
+    }
+
+    /// What is to be recorded of a snapshot.
+    fn taken_up(
+        seen: &mut Seen,
+        call: Option<ToolCallId>,
+        taken: TakenSnapshot,
+        services: &RunServices,
+    ) -> Option<EventBody> {
         seen.at = Some(Instant::now());
         if seen.last.as_ref() == Some(&taken.snapshot) {
             return None;
@@ -121,7 +148,7 @@ impl RunSnapshots {
         let mut bodies: Vec<EventBody> = self.taken(&mut seen, services).await.into_iter().collect();
         let fresh = seen.at.is_some_and(|at| at.elapsed() <= FRESH);
         if let Some(taker) = self.taker.as_ref().filter(|_| !seen.off && !fresh) {
-            seen.looking = Some((None, tokio::spawn(taker.take(seen.last.clone()))));
+            seen.looking = Some((None, tokio::spawn(taker.take(seen.last.clone(), Care::Trusting))));
             bodies.extend(self.taken(&mut seen, services).await);
         }
         drop(seen);
@@ -130,7 +157,25 @@ impl RunSnapshots {
 
     /// Looks at what a call has changed, beside what comes next.
     pub(crate) async fn after(&self, call: ToolCallId) {
-        self.look(Some(call)).await;
+        self.look(Some(call), Care::Trusting).await;
+    }
+
+    /// Takes up what is known without waiting: the look that was begun last, if it has ended, and what the system says was
+    /// touched since.
+    async fn glance(&self, services: &RunServices, turn_id: TurnId) -> Result<(), Stop> {
+        let mut seen = self.seen.lock().await;
+        let mut bodies = Vec::new();
+        if seen.looking.as_ref().is_some_and(|(_, looking)| looking.is_finished()) {
+            bodies.extend(self.taken(&mut seen, services).await);
+        }
+        let taker = self.taker.as_ref().filter(|_| !seen.off && seen.looking.is_none() && seen.last.is_some());
+        if let Some(taker) = taker
+            && let Some(taken) = taker.glance(seen.last.clone()).await
+        {
+            bodies.extend(Self::taken_up(&mut seen, None, taken, services));
+        }
+        drop(seen);
+        record(services, turn_id, bodies).await
     }
 
     /// Puts on record what was looked at last, if that is known soon enough.
@@ -142,8 +187,8 @@ impl RunSnapshots {
         record(services, turn_id, body.into_iter().collect()).await
     }
 
-    /// What the model is told of somebody else's changes to what it has seen.
-    async fn news(&self, has_seen: impl Fn(&str) -> bool) -> Option<String> {
+    /// What the model is told of changes to what it has seen that no call made; `background` are its commands that go on.
+    async fn news(&self, has_seen: impl Fn(&str) -> bool, background: &[&str]) -> Option<String> {
         let news = std::mem::take(&mut self.seen.lock().await.news);
         let files = news.iter().flat_map(|changes| &changes.files).filter(|file| has_seen(&file.path));
         let files: BTreeSet<&str> = files.map(|file| file.path.as_str()).collect();
@@ -153,8 +198,14 @@ impl RunSnapshots {
         let named: Vec<&str> = files.iter().copied().take(TOLD_MAX).collect();
         let more = files.len() - named.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let who = match background {
+            [] => "Somebody else has changed".to_owned(),
+            commands => {
+                format!("Somebody else, or your command in the background ({}), has changed", commands.join("; "))
+            }
+        };
         Some(format!(
-            "Somebody else has changed files that you have seen: {}{more}. Look at them again before you rely on them.",
+            "{who} files that you have seen: {}{more}. Look at them again before you rely on them.",
             named.join(", ")
         ))
     }
@@ -183,7 +234,7 @@ pub(crate) fn may_change(access: &[Access]) -> bool {
 impl Driver {
     /// The files as a turn finds them. Who has seen none of them yet asks the model meanwhile.
     pub(crate) async fn look_at_files(&self, turn_id: TurnId) -> Result<(), Stop> {
-        self.services.snapshots.look(None).await;
+        self.services.snapshots.look(None, Care::All).await;
         if self.services.ledger.is_empty() {
             return Ok(());
         }
@@ -196,12 +247,14 @@ impl Driver {
         self.services.snapshots.settle(&self.services, turn_id, at_most).await
     }
 
-    /// Tells the model what somebody else has changed of what it has seen.
-    pub(crate) async fn tell_of_changes(&self, turn_id: TurnId) -> Result<(), Stop> {
-        let root = &self.context.project_root;
-        let ledger = &self.services.ledger;
-        let text = self.services.snapshots.news(|path| ledger.seen(&root.join(Path::new(path))).is_some()).await;
-        match text {
+    /// Tells the model what was changed of what it has seen, by nothing that it waited for.
+    pub(crate) async fn tell_of_changes(&self, turn_id: TurnId, state: &ThreadState) -> Result<(), Stop> {
+        let (root, ledger) = (&self.context.project_root, &self.services.ledger);
+        self.services.snapshots.glance(&self.services, turn_id).await?;
+        let processes = state.open.processes.values().filter(|process| process.background);
+        let background: Vec<&str> = processes.map(|process| process.command.as_str()).take(COMMANDS_TOLD_MAX).collect();
+        let has_seen = |path: &str| ledger.seen(&root.join(Path::new(path))).is_some();
+        match self.services.snapshots.news(has_seen, &background).await {
             Some(text) => self.tell_model(turn_id, &text).await,
             None => Ok(()),
         }

@@ -1,5 +1,7 @@
 //! Looks at one project, again and again, while something is at work in it.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::depot::{Depot, Hint, Snapshot};
@@ -15,12 +17,16 @@ pub enum Care {
     Trusting,
 }
 
+/// Whole looks that are taken until the system's word counts, for each time that it did not.
+const SETTLING_LOOKS_MAX: usize = 3;
+
 /// Takes snapshots of one project and leaves out what the system says was not touched since the last one. It costs the
 /// system a watch for each folder, so keep it no longer than something is at work. Everything blocks.
 #[derive(Debug)]
 pub struct Lookout {
     depot: Arc<Depot>,
     inner: Mutex<Inner>,
+    settling: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -34,7 +40,7 @@ impl Lookout {
     #[must_use]
     pub fn new(depot: Arc<Depot>) -> Self {
         let watch = Watch::new(&depot.root, &depot.folder).map(Arc::new);
-        Self { depot, inner: Mutex::new(Inner { watch, last: None }) }
+        Self { depot, inner: Mutex::new(Inner { watch, last: None }), settling: AtomicBool::new(false) }
     }
 
     /// The depot it keeps states in.
@@ -60,13 +66,17 @@ impl Lookout {
         self.look(&mut inner, touched)
     }
 
-    /// The state as it is now, if that is known without looking at every file; `None` when it is not.
-    pub fn glance(&self) -> Option<Result<Snapshot, CheckpointError>> {
+    /// The state as it is now, if that is known without a look at every file; `None` when it is not. Then the watch is set
+    /// up beside whatever comes next, so that it is known later.
+    pub fn glance(self: &Arc<Self>) -> Option<Result<Snapshot, CheckpointError>> {
         let mut inner = self.inner();
-        match inner.watch.as_ref()?.touched() {
+        let watch = inner.watch.clone()?;
+        match watch.touched() {
             Touched::Unknown => {
-                // It was asked, and will not say it again.
-                inner.watch.as_ref()?.doubt();
+                // What it told of until now it does not tell again.
+                watch.doubt();
+                drop(inner);
+                self.begin_to_settle();
                 None
             }
             touched => Some(self.look(&mut inner, touched)),
@@ -74,7 +84,8 @@ impl Lookout {
     }
 
     fn look(&self, inner: &mut Inner, touched: Touched) -> Result<Snapshot, CheckpointError> {
-        if let (Touched::Unknown, Some(watch)) = (&touched, &inner.watch) {
+        let whole = touched == Touched::Unknown;
+        if let Some(watch) = inner.watch.as_ref().filter(|_| whole) {
             watch.begin_anew();
         }
         let taken = match (&touched, &inner.last) {
@@ -87,26 +98,52 @@ impl Lookout {
             watch.doubt();
         }
         let snapshot = taken?;
-        if matches!(touched, Touched::Unknown) {
-            self.cover(inner);
+        if whole {
+            self.uncovered(inner);
         }
         inner.last = Some(snapshot.clone());
         Ok(snapshot)
     }
 
-    /// Has all folders watched that were found, beside whatever comes next.
-    fn cover(&self, inner: &mut Inner) {
+    /// The watch, renewed where need be, and what it does not watch yet.
+    fn uncovered(&self, inner: &mut Inner) -> Option<(Arc<Watch>, Vec<PathBuf>)> {
         let is = |what: fn(&Watch) -> bool| inner.watch.as_deref().is_some_and(what);
         if is(Watch::is_refused) {
             inner.watch = None;
         } else if is(Watch::is_outdated) {
             inner.watch = Watch::new(&self.depot.root, &self.depot.folder).map(Arc::new);
         }
-        let Some(watch) = inner.watch.clone() else { return };
-        let new = watch.uncovered(self.depot.folders());
-        if !new.is_empty() {
-            // Without a thread nothing is watched, and everything looked at as before.
-            drop(std::thread::Builder::new().name("watch".to_owned()).spawn(move || watch.cover(new)));
+        let watch = inner.watch.clone()?;
+        let folders = watch.uncovered(self.depot.folders());
+        Some((watch, folders))
+    }
+
+    fn begin_to_settle(self: &Arc<Self>) {
+        if self.settling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let lookout = Arc::clone(self);
+        let settle = move || {
+            lookout.settle();
+            lookout.settling.store(false, Ordering::Release);
+        };
+        // Without a thread everything is looked at, as before.
+        if std::thread::Builder::new().name("watch".to_owned()).spawn(settle).is_err() {
+            self.settling.store(false, Ordering::Release);
+        }
+    }
+
+    /// Has all folders watched, and then looks at everything once: from there on the system's word counts.
+    fn settle(&self) {
+        for _ in 0..SETTLING_LOOKS_MAX {
+            let Some((watch, folders)) = self.uncovered(&mut self.inner()) else { return };
+            if folders.is_empty() && !watch.is_lost() {
+                return;
+            }
+            watch.cover(folders);
+            if self.look(&mut self.inner(), Touched::Unknown).is_err() {
+                return;
+            }
         }
     }
 }

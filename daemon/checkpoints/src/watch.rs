@@ -62,7 +62,7 @@ struct Told {
     unwatched: BTreeSet<TreePath>,
     /// Folders that are watched.
     watched: HashSet<PathBuf>,
-    /// More was touched than is told, this once.
+    /// More was touched than is told, until everything is looked at.
     all: bool,
     /// It speaks of folders by names that they had: another one is needed.
     outdated: bool,
@@ -102,6 +102,11 @@ impl Watch {
     /// Whether this project can not be watched.
     pub(crate) fn is_refused(&self) -> bool {
         self.shared.told().refused
+    }
+
+    /// Whether it knows nothing of use until everything was looked at.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.shared.told().is_lost()
     }
 
     /// Everything is looked at now: what was told until here is of no use.
@@ -154,9 +159,9 @@ impl Watch {
 
     /// What may have been touched since the last call, or since the watch began.
     pub(crate) fn touched(&self) -> Touched {
-        let heard = self.wait_for_word();
+        let heard = !self.shared.told().is_lost() && self.wait_for_word();
         let mut told = self.shared.told();
-        if !heard || told.outdated || told.refused || std::mem::take(&mut told.all) {
+        if !heard || told.is_lost() {
             told.touched.clear();
             return Touched::Unknown;
         }
@@ -185,6 +190,13 @@ impl Watch {
         let waited = self.shared.news.wait_timeout_while(told, WORD_MAX, |told| told.seen < number);
         drop(fs::remove_file(&mark));
         waited.is_ok_and(|(told, _)| told.seen >= number)
+    }
+}
+
+impl Told {
+    /// Whether it knows nothing that is of use.
+    const fn is_lost(&self) -> bool {
+        self.all || self.outdated || self.refused
     }
 }
 

@@ -1,13 +1,12 @@
 //! Checkpoints of the projects in which threads work: one depot for each root, shown and undone by thread.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use futures::future::BoxFuture;
-use mcode_agent::{TakeSnapshot, TakenSnapshot};
+use mcode_agent::TakeSnapshot;
 use mcode_checkpoints::{
-    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Pick, Settings, SnapshotId, Span, TreePath,
+    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Lookout, Pick, Settings, Span, TreePath,
 };
 use mcode_env::Clock;
 use mcode_events::checkpoint::{ChangedFile, Changes, CheckpointMark, FILES_NAMED_MAX};
@@ -17,6 +16,7 @@ use mcode_ids::{CheckpointId, ThreadId};
 
 use crate::command::Command;
 use crate::error::ThreadError;
+use crate::lookouts::ProjectSnapshots;
 use crate::registry::Threads;
 
 /// Most bytes of text of one answer about differences.
@@ -38,6 +38,8 @@ pub struct Depots {
     never: Vec<PathBuf>,
     /// The one that was used last at the end.
     open: Mutex<Vec<(PathBuf, Arc<Depot>)>>,
+    /// Those that runs look out from. They end with the last run of a project.
+    lookouts: Mutex<Vec<(PathBuf, Weak<Lookout>)>>,
     /// Why, and until when it is not tried again, in milliseconds since 1970 UTC.
     off: Mutex<BTreeMap<PathBuf, (String, i64)>>,
 }
@@ -55,7 +57,15 @@ impl Depots {
         let excludes = home.as_deref().map(|home| mcode_checkpoints::global_excludes(home, config));
         let home = home.and_then(|home| std::fs::canonicalize(home).ok());
         let never = home.into_iter().chain([PathBuf::from("/")]).collect();
-        Arc::new(Self { data, clock, excludes, never, open: Mutex::default(), off: Mutex::default() })
+        Arc::new(Self {
+            data,
+            clock,
+            excludes,
+            never,
+            open: Mutex::default(),
+            lookouts: Mutex::default(),
+            off: Mutex::default(),
+        })
     }
 
     /// Why nothing is kept of a project; `None` when it is.
@@ -76,7 +86,7 @@ impl Depots {
         if self.off(root).is_some() {
             return None;
         }
-        Some(Arc::new(ProjectSnapshots { depots: Arc::clone(self), root: root.to_path_buf() }))
+        Some(Arc::new(ProjectSnapshots::new(Arc::clone(self), root.to_path_buf())))
     }
 
     /// The depot of a root. Blocking.
@@ -102,49 +112,32 @@ impl Depots {
         Ok(depot)
     }
 
-    /// Takes a snapshot of a project, and makes room for it where need be. Blocking.
-    fn take(&self, root: &Path, since: Option<&str>) -> Option<TakenSnapshot> {
-        match self.try_take(root, since) {
-            Ok(taken) => Some(taken),
-            Err(error) => {
-                tracing::warn!(root = %root.display(), %error, "the state of a project could not be kept");
-                let text = format!("{error}; {}", error.hint());
-                // What may be over soon is tried again by the next turn.
-                if error.turns_off() {
-                    let until = self.clock.now().millis().saturating_add(OFF_MS);
-                    let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
-                    off.insert(root.to_path_buf(), (text, until));
-                }
-                None
-            }
+    /// Where runs look out from over a project. Blocking.
+    pub(crate) fn lookout(&self, root: &Path) -> Result<Arc<Lookout>, CheckpointError> {
+        let depot = self.depot(root)?;
+        let mut lookouts = self.lookouts.lock().unwrap_or_else(PoisonError::into_inner);
+        lookouts.retain(|(_, lookout)| lookout.strong_count() > 0);
+        if let Some(lookout) = lookouts.iter().find(|(of, _)| of == root).and_then(|(_, lookout)| lookout.upgrade()) {
+            return Ok(lookout);
         }
+        let lookout = Arc::new(Lookout::new(depot));
+        lookouts.push((root.to_path_buf(), Arc::downgrade(&lookout)));
+        Ok(lookout)
     }
 
-    fn try_take(&self, root: &Path, since: Option<&str>) -> Result<TakenSnapshot, CheckpointError> {
-        let depot = self.depot(root)?;
-        let since: Option<SnapshotId> = since.and_then(|since| since.parse().ok());
-        let pinned: HashSet<SnapshotId> = since.into_iter().collect();
-        let snapshot = match depot.snapshot(Hint::None) {
-            Err(CheckpointError::Full { .. }) => {
-                depot.make_room(&pinned)?;
-                depot.snapshot(Hint::None)?
-            }
-            taken => taken?,
-        };
-        if snapshot.is_nearly_full() {
-            let pinned = pinned.iter().copied().chain([snapshot.id]).collect();
-            depot.make_room(&pinned)?;
+    /// What could not be kept, and for how long it is not tried again.
+    pub(crate) fn note_failure(&self, root: &Path, error: &CheckpointError) {
+        tracing::warn!(root = %root.display(), %error, "the state of a project could not be kept");
+        // What may be over soon is tried again by the next turn.
+        if error.turns_off() {
+            let until = self.clock.now().millis().saturating_add(OFF_MS);
+            let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+            off.insert(root.to_path_buf(), (format!("{error}; {}", error.hint()), until));
         }
-        let changes = match since.filter(|since| *since != snapshot.id) {
-            // The state before may have made room for others.
-            Some(since) => depot.changes(since, snapshot.id).map(|changes| summed(&changes)).unwrap_or_default(),
-            None => Changes::default(),
-        };
-        Ok(TakenSnapshot { snapshot: snapshot.id.to_string(), changes })
     }
 }
 
-fn summed(changes: &[mcode_checkpoints::Change]) -> Changes {
+pub(crate) fn summed(changes: &[mcode_checkpoints::Change]) -> Changes {
     let mut sum = Changes::default();
     for change in changes {
         let (count, word) = match &change.kind {
@@ -161,21 +154,6 @@ fn summed(changes: &[mcode_checkpoints::Change]) -> Changes {
         }
     }
     sum
-}
-
-#[derive(Debug)]
-struct ProjectSnapshots {
-    depots: Arc<Depots>,
-    root: PathBuf,
-}
-
-impl TakeSnapshot for ProjectSnapshots {
-    fn take(&self, since: Option<String>) -> BoxFuture<'static, Option<TakenSnapshot>> {
-        let (depots, root) = (Arc::clone(&self.depots), self.root.clone());
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || depots.take(&root, since.as_deref())).await.ok().flatten()
-        })
-    }
 }
 
 /// One path that is to be brought back.
@@ -431,8 +409,8 @@ mod tests {
         let root = |at: usize| base.join(format!("project{at}"));
         for at in 0..OPEN_MAX + 3 {
             std::fs::create_dir(root(at)).unwrap();
-            depots.take(&root(at), None).unwrap();
-            depots.take(&root(0), None).unwrap();
+            depots.depot(&root(at)).unwrap();
+            depots.depot(&root(0)).unwrap();
         }
         let open: Vec<PathBuf> = depots.open.lock().unwrap().iter().map(|(root, _)| root.clone()).collect();
         assert_eq!(open.len(), OPEN_MAX);

@@ -23,6 +23,7 @@ pub mod error;
 mod identity;
 mod importing;
 mod inputs;
+mod lookouts;
 mod mending;
 mod pending;
 pub mod permissions;

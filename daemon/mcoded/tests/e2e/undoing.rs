@@ -1,5 +1,8 @@
 //! What the agent did to files, seen and undone.
 
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
 use mcode_testkit::{Reply, Script};
 use serde_json::{Value, json};
 
@@ -150,6 +153,32 @@ fn the_model_is_told_what_others_changed() {
     assert_eq!(told.last(), Some(&1), "{told:?}");
     let word = &last[last.find("Somebody else").unwrap()..][..120];
     assert!(word.contains("a.txt") && !word.contains("c.txt") && !word.contains("own.txt"), "{word}");
+}
+
+/// What others change while a turn is at work is told between its steps, without a call that would have to be looked at.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_model_is_told_of_changes_while_it_works() {
+    const STEPS_MAX: usize = 60;
+    let file: Arc<OnceLock<PathBuf>> = Arc::default();
+    let shared = Arc::clone(&file);
+    let stage = Stage::new(Script::new().fallback(move |request| {
+        let steps = request.messages().len() / 2;
+        let said = serde_json::to_string(request.messages()).unwrap();
+        if said.contains("Somebody else has changed files that you have seen: a.txt.") {
+            return Reply::text("told");
+        }
+        if steps == STEPS_MAX {
+            return Reply::text("never told");
+        }
+        if let Some(file) = shared.get().filter(|_| steps > 1) {
+            std::fs::write(file, format!("other {steps}\n")).unwrap();
+        }
+        Reply::tool_calls([("view", json!({"path": if steps == 0 { "a.txt" } else { "c.txt" }, "limit": steps + 1}))])
+    }));
+    repository(&stage);
+    file.set(stage.workspace.join("a.txt")).unwrap();
+    assert_eq!(stage.ask(&["--yolo", "look"]).ok().stdout, "told\n");
 }
 
 #[test]
