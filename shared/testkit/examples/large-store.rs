@@ -14,7 +14,7 @@ use mcode_events::state::ThreadState;
 use mcode_events::{Event, Message, Part, Role, ToolCallStatus, ToolResult};
 use mcode_ids::{ItemId, ProjectId, Seq, ThreadId, ToolCallId};
 use mcode_store::{Append, SearchFilter, Store, ThreadFilter, ThreadRow};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Events that are appended at once.
 const AT_ONCE: u64 = 1_000;
@@ -109,7 +109,7 @@ fn open(dir: &Path) -> anyhow::Result<Store> {
     Ok(Store::open(dir.join("mcode.db"), dir.join("blobs"), Arc::new(SystemClock))?)
 }
 
-async fn long_thread(scale: u64) -> anyhow::Result<(f64, f64, f64)> {
+async fn long_thread(scale: u64) -> anyhow::Result<Value> {
     let dir = tempfile::tempdir()?;
     let store = open(dir.path())?;
     let mut log = Log::new(&store, ProjectId::from_uuid(SystemIds.next()));
@@ -139,7 +139,13 @@ async fn long_thread(scale: u64) -> anyhow::Result<(f64, f64, f64)> {
             times.push(begun.elapsed().as_secs_f64() * 1000.0);
         }
     }
-    Ok((median(opened), median(rare), median(common)))
+    let begun = Instant::now();
+    let loaded = store.load_to(thread_id, None).await?.context("the thread is there")?;
+    anyhow::ensure!(loaded.state.last_seq.get() == last, "it is loaded to its end");
+    Ok(json!({
+        "open_ms": median(opened), "search_rare_ms": median(rare), "search_common_ms": median(common),
+        "load_s": begun.elapsed().as_secs_f64(),
+    }))
 }
 
 /// Listing all of them, and finding some by a title that is not written quite so.
@@ -203,13 +209,11 @@ async fn forks(scale: u64) -> anyhow::Result<f64> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let scale = mcode_env::process::var("SCALE").and_then(|scale| scale.parse().ok()).unwrap_or(1);
-    let (open_ms, rare_ms, common_ms) = long_thread(scale).await?;
+    let mut figures = long_thread(scale).await?;
     let (list_ms, titles_ms) = many_threads(scale).await?;
-    let fork_times = forks(scale).await?;
-    let figures = json!({
-        "open_ms": open_ms, "search_rare_ms": rare_ms, "search_common_ms": common_ms,
-        "list_ms": list_ms, "titles_ms": titles_ms, "fork_times": fork_times,
-    });
+    figures["list_ms"] = list_ms.into();
+    figures["titles_ms"] = titles_ms.into();
+    figures["fork_times"] = forks(scale).await?.into();
     println!("{figures}");
     Ok(())
 }

@@ -31,8 +31,9 @@ const DECISION_PARSED_US_MAX: f64 = 1_000.0;
 const DECODE_SECONDS_MAX: f64 = 0.5;
 
 /// Figures of a store with a lot in it, with their bounds.
-const LARGE_STORE: [(&str, &str, &str, f64); 6] = [
+const LARGE_STORE: [(&str, &str, &str, f64); 7] = [
     ("open_ms", "last page of a thread of 1,000,000 events", "ms", 150.0),
+    ("load_s", "all of it brought to mind before a run", "s", 10.0),
     ("search_rare_ms", "search in it, a rare word", "ms", 200.0),
     ("search_common_ms", "search in it, words that are everywhere", "ms", 200.0),
     ("list_ms", "list of 10,000 threads", "ms", 100.0),
