@@ -66,6 +66,7 @@ pub(crate) async fn serve(
     if recovered != recovery::Recovered::default() {
         tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
     }
+    threads.sweep_imports().await?;
     threads.wake_unfinished().await?;
     threads.wake_ephemeral().await?;
     let indexing = tokio::spawn({

@@ -2,7 +2,7 @@
 //!
 //! Their events go into the log under a new id, in transactions that others do not wait long for; `staged` says so, and no
 //! list, search or look knows a log without a thread. The last transaction makes the thread. What a daemon that ended left
-//! staged is swept away by the next one. Nothing of it is booked as usage: it was paid elsewhere.
+//! staged is swept away by the next one, beside its work. Nothing of it is booked as usage: it was paid elsewhere.
 
 use std::sync::Arc;
 
@@ -11,11 +11,10 @@ use mcode_events::event::Event;
 use mcode_events::message::{Message, Part, Role};
 use mcode_events::state::{Entry, ThreadState};
 use mcode_ids::{Seq, ThreadId};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use tokio::runtime::Handle;
 
 use crate::Store;
-use crate::blobs::BlobFiles;
 use crate::error::{AppendError, ReadError, StoreError};
 use crate::lineage::number;
 use crate::named::Named;
@@ -70,6 +69,32 @@ impl Store {
     /// The threads that came from this thing, the last first.
     pub async fn imports_of(&self, key: String) -> Result<Vec<ImportRow>, ReadError> {
         self.readers.run(move |reader| Ok(known(reader.connection, &key)?)).await
+    }
+
+    /// The logs that were staged and never finished. Only at a start, before anything is imported, all of them are left over.
+    pub async fn left_staged(&self) -> Result<Vec<ThreadId>, ReadError> {
+        self.readers
+            .run(|reader| {
+                let mut statement = reader.connection.prepare_cached("SELECT thread_id FROM staged")?;
+                let ids = statement.query_map([], |row| crate::read::parsed(row, 0))?;
+                Ok(ids.collect::<rusqlite::Result<_>>()?)
+            })
+            .await
+    }
+
+    /// Takes a log away that an earlier daemon left staged; appends wait for a part of it at most.
+    pub async fn sweep_staged(&self, thread_id: ThreadId) -> Result<(), StoreError> {
+        self.take_away(thread_id, 0).await
+    }
+
+    /// `kept` says how often this process has kept each body of it: one that was kept more often is about to be named.
+    async fn take_away(&self, thread_id: ThreadId, kept: u32) -> Result<(), StoreError> {
+        loop {
+            let part = move |transaction: &Transaction<'_>, _now| sweep_part(transaction, &thread_id.to_string());
+            if let Some(nobodys) = self.writer.change(part).await? {
+                return nobodys.iter().try_for_each(|hash| self.blobs.remove(hash, kept));
+            }
+        }
     }
 
     /// Begins a thread under a new id; `handle` is where to wait.
@@ -179,13 +204,7 @@ impl Staging {
 
     /// Takes everything of it away again.
     pub fn give_up(self) -> Result<(), StoreError> {
-        let thread = self.state.thread_id.to_string();
-        loop {
-            let (thread, blobs) = (thread.clone(), Arc::clone(&self.store.blobs));
-            let part = self.store.writer.change(move |transaction, _now| sweep_part(transaction, &thread));
-            let Some(nobodys) = self.handle.block_on(part)? else { continue };
-            return nobodys.iter().try_for_each(|(hash, named)| blobs.remove(hash, *named));
-        }
+        self.handle.block_on(self.store.take_away(self.state.thread_id, 1))
     }
 }
 
@@ -222,22 +241,9 @@ impl Blobs for StagedBodies {
     }
 }
 
-/// Takes away what a daemon that ended left staged.
-pub(crate) fn sweep(connection: &mut Connection, blobs: &BlobFiles) -> Result<(), StoreError> {
-    loop {
-        let staged: Option<String> =
-            connection.query_row("SELECT thread_id FROM staged LIMIT 1", [], |row| row.get(0)).optional()?;
-        let Some(thread) = staged else { return Ok(()) };
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let nobodys = sweep_part(&transaction, &thread)?;
-        transaction.commit()?;
-        nobodys.iter().flatten().try_for_each(|(hash, named)| blobs.remove(hash, *named))?;
-    }
-}
-
 /// Takes away the last events of what is staged; when none is left, all the rest, and gives the bodies that nobody names
-/// any more, with how often they were kept for it.
-fn sweep_part(transaction: &Transaction<'_>, thread: &str) -> Result<Option<Vec<(String, u32)>>, StoreError> {
+/// any more.
+fn sweep_part(transaction: &Transaction<'_>, thread: &str) -> Result<Option<Vec<String>>, StoreError> {
     let reached: Option<i64> = transaction
         .query_row("SELECT reached FROM staged WHERE thread_id = ?1", [thread], |row| row.get(0))
         .optional()?;
@@ -250,9 +256,9 @@ fn sweep_part(transaction: &Transaction<'_>, thread: &str) -> Result<Option<Vec<
     }
     transaction.execute("DELETE FROM staged WHERE thread_id = ?1", [thread])?;
     let mut nobodys = Vec::new();
-    for (hash, times) in crate::named::forget(transaction, thread)? {
+    for (hash, _) in crate::named::forget(transaction, thread)? {
         if crate::named::is_nobodys(transaction, &hash)? {
-            nobodys.push((hash, times.max(1)));
+            nobodys.push(hash);
         }
     }
     Ok(Some(nobodys))

@@ -257,7 +257,6 @@ pub(crate) fn open(path: &Path, blobs: &BlobFiles) -> Result<Connection, StoreEr
     migrate(&mut connection, path)?;
     crate::care::space::make_able(&connection)?;
     crate::named::fill(&mut connection, blobs)?;
-    crate::importing::sweep(&mut connection, blobs)?;
     Ok(connection)
 }
 

@@ -111,6 +111,26 @@ impl Threads {
         .await
     }
 
+    /// Takes away what imports of an earlier daemon have left, beside everything else. To be called before anything can be
+    /// imported.
+    pub async fn sweep_imports(&self) -> Result<(), ThreadError> {
+        let left = self.deps().store.left_staged().await?;
+        let store = self.deps().store.clone();
+        tokio::spawn(async move {
+            for thread_id in left {
+                match store.sweep_staged(thread_id).await {
+                    Ok(()) => {
+                        tracing::warn!(%thread_id, "an import that an earlier daemon did not finish was taken away")
+                    }
+                    Err(error) => {
+                        tracing::warn!(%thread_id, %error, "an unfinished import could not be taken away yet")
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
     /// What another agent has left on this machine.
     pub async fn histories(&self, maker: Maker) -> Result<Discovery, ThreadError> {
         let places = self.deps().elsewhere.clone();

@@ -315,13 +315,32 @@ fn a_daemon_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_imports
     assert_ne!(told.code, 0, "{told:?}");
     assert!(count(&stage, "select count(*) from staged") == 1 && count(&stage, "select count(*) from events") > before);
     stage.daemon.restart();
-    assert_eq!(count(&stage, "select count(*) from staged"), 0);
+    stage.daemon.wait_until("it is swept away", || count(&stage, "select count(*) from staged") == 0);
     assert_eq!((count(&stage, "select count(*) from events"), threads(&stage)), (before, 1));
     stage.mcode(&["doctor", "--db"]).ok();
     let imported = import(&stage, &["long.jsonl"]);
     assert_eq!(imported["outcome"], "imported");
     assert!(imported["thread"]["last_seq"].as_u64().unwrap() > 40_000, "{imported}");
     assert_eq!(threads(&stage), 2);
+    stage.mcode(&["doctor", "--db"]).ok();
+}
+
+#[test]
+fn a_daemon_that_is_stopped_in_the_middle_says_so_and_leaves_nothing() {
+    let (mut stage, _, file) = exported();
+    stage.workspace.write("long.jsonl", longer(&file, 40_000, 100));
+    let words = ["threads", "import", "long.jsonl", "--no-autostart"];
+    let importing = stage.daemon.spawn_mcode(&stage.workspace.path(), &words);
+    stage.daemon.wait_until("a part of it is on the disk", || {
+        count(&stage, "select coalesce(max(reached), 0) from staged") > 0
+    });
+    stage.daemon.stop();
+    let told = importing.output();
+    assert_eq!(told.code, 6, "{told:?}");
+    assert!(told.stderr.contains("shutting down"), "{told:?}");
+    stage.daemon.restart();
+    stage.daemon.wait_until("nothing is left", || count(&stage, "select count(*) from staged") == 0);
+    assert_eq!((count(&stage, "select count(distinct thread_id) from events"), threads(&stage)), (1, 1));
     stage.mcode(&["doctor", "--db"]).ok();
 }
 
@@ -382,6 +401,13 @@ fn only_so_many_files_come_in_at_once_and_no_piece_is_too_large() {
     };
     let large = refused(begin(vec![b'x'; 2 * 1024 * 1024], true));
     assert!(large.message.contains("chunk: more than"), "{large:?}");
+    let all = v1::ImportHistoryRequest {
+        maker: v1::HistoryMaker::Codex.into(),
+        ids: vec!["x".to_owned(); 10_001],
+        ..Default::default()
+    };
+    let many = runtime.block_on(client.import_history(all)).map(drop).unwrap_err();
+    assert!(many.message.contains("ids: more than 10000"), "{many:?}");
     // One more than are taken: whichever comes last is refused.
     let mut waiting: Vec<_> = (0..5).map(|_| begin(file.as_bytes()[..10].to_vec(), false)).collect();
     let mut last = None;

@@ -193,6 +193,11 @@ async fn left_after(end: impl FnOnce(&Rig, Store, Staging)) {
     assert!(store.blobs().holds(&own));
     tokio::task::block_in_place(|| end(&rig, store, staging));
     let store = rig.open();
+    for left in store.left_staged().await.unwrap() {
+        assert_eq!(left, id);
+        assert!(store.check().await.unwrap().is_whole(), "nobody minds it meanwhile");
+        store.sweep_staged(left).await.unwrap();
+    }
     assert_eq!((count(&rig, "events"), count(&rig, "staged"), count(&rig, "named")), (2, 0, 1));
     assert!(!store.blobs().holds(&own), "its body is gone");
     store.blobs().get(&shared).unwrap();
