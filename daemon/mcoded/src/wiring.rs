@@ -62,13 +62,7 @@ pub(crate) async fn serve(
     let auth = auth(&config, dirs, &clock);
     let models = models(&config, dirs, Arc::clone(&auth)).await?;
     let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds), models.clone()).await?);
-    let recovered = recovery::recover(threads.deps()).await?;
-    if recovered != recovery::Recovered::default() {
-        tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
-    }
-    threads.sweep_imports().await?;
-    threads.wake_unfinished().await?;
-    threads.wake_ephemeral().await?;
+    take_up(&threads).await?;
     let indexing = tokio::spawn({
         let threads = threads.clone();
         async move { threads.keep_index().await }
@@ -112,6 +106,17 @@ pub(crate) async fn serve(
     orphans.abort();
     drop(held);
     served.map_err(Into::into)
+}
+
+/// Closes, goes on with or takes away what an earlier daemon left unfinished.
+async fn take_up(threads: &Threads) -> anyhow::Result<()> {
+    let recovered = recovery::recover(threads.deps()).await?;
+    if recovered != recovery::Recovered::default() {
+        tracing::warn!(?recovered, "unfinished work of an earlier daemon was closed or gone on with");
+    }
+    threads.sweep_imports().await?;
+    threads.wake_unfinished().await?;
+    Ok(threads.wake_ephemeral().await?)
 }
 
 /// What the daemon tells about itself.
