@@ -14,6 +14,7 @@ mod blobs;
 mod care;
 mod error;
 mod forget;
+mod gone;
 mod grants;
 mod importing;
 mod lineage;
@@ -107,6 +108,7 @@ pub struct Store {
     readers: Arc<read::Readers>,
     blobs: Arc<blobs::BlobFiles>,
     clock: Arc<dyn Clock>,
+    looker: gone::Looker,
 }
 
 impl Store {
@@ -124,7 +126,8 @@ impl Store {
             Arc::clone(&blobs),
             Arc::clone(&clock),
         )?;
-        Ok(Self { writer, readers: Arc::new(read::Readers::new(database, Arc::clone(&blobs))), blobs, clock })
+        let readers = Arc::new(read::Readers::new(database, Arc::clone(&blobs)));
+        Ok(Self { writer, readers, blobs, clock, looker: gone::Looker::default() })
     }
 
     /// Large bodies.
@@ -140,7 +143,10 @@ impl Store {
 
     /// The project of a place; made when it is new.
     pub async fn resolve_project(&self, place: Place) -> Result<ProjectRow, StoreError> {
-        self.writer.change(move |transaction, _now| projects::resolve(transaction, &place)).await
+        let asked = place.clone();
+        let former = self.readers.run(move |reader| Ok(projects::former_roots(reader.connection, &asked)?)).await?;
+        let gone = self.looker.gone(former).await;
+        self.writer.change(move |transaction, _now| projects::resolve(transaction, &place, &gone)).await
     }
 
     /// The project that the user calls so, wherever that is; made when it is new.

@@ -17,6 +17,9 @@ pub(crate) const RESOURCE: &str = "resource:";
 /// What the identity of a path begins with.
 const PATH: &str = "path:";
 
+/// Roots at which a folder may have been that are looked at.
+const FORMER_MAX: u32 = 8;
+
 /// A root that was resolved before.
 struct Known {
     project_id: String,
@@ -24,8 +27,24 @@ struct Known {
     resource: String,
 }
 
-/// The project of a place; made when it is new.
-pub(crate) fn resolve(transaction: &Transaction<'_>, place: &Place) -> Result<ProjectRow, StoreError> {
+/// Other roots at which this very folder was, at most some: where it may have been moved from.
+pub(crate) fn former_roots(connection: &Connection, place: &Place) -> rusqlite::Result<Vec<String>> {
+    if place.folder.is_empty() {
+        return Ok(Vec::new());
+    }
+    connection
+        .prepare_cached("SELECT root FROM roots WHERE folder = ?1 AND root <> ?2 ORDER BY root LIMIT ?3")?
+        .query_map(params![place.folder, place.root, FORMER_MAX], |row| row.get(0))?
+        .collect()
+}
+
+/// The project of a place; made when it is new. `gone` are those of [`former_roots`] that lead nowhere any more. No path is
+/// looked at here, in the writer: one on a dead mount would hold up all appends.
+pub(crate) fn resolve(
+    transaction: &Transaction<'_>,
+    place: &Place,
+    gone: &[String],
+) -> Result<ProjectRow, StoreError> {
     let known = known(transaction, &place.root)?;
     let resource = known.as_ref().map(|known| known.resource.as_str()).unwrap_or_default();
     let named = format!("{RESOURCE}{resource}");
@@ -44,7 +63,7 @@ pub(crate) fn resolve(transaction: &Transaction<'_>, place: &Place) -> Result<Pr
         }
         (Some(now), None) => now,
         (None, Some(before)) if resource.is_empty() => before,
-        (None, _) => match moved(transaction, place).filter(|_| resource.is_empty()) {
+        (None, _) => match moved(transaction, place, gone)?.filter(|_| resource.is_empty()) {
             Some(before) => before,
             None => make(transaction, place)?,
         },
@@ -131,16 +150,14 @@ fn join(transaction: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result
 }
 
 /// The project of this very folder when it was elsewhere: a root that leads nowhere any more.
-fn moved(transaction: &Transaction<'_>, place: &Place) -> Option<String> {
-    if place.folder.is_empty() {
-        return None;
+fn moved(transaction: &Transaction<'_>, place: &Place, gone: &[String]) -> rusqlite::Result<Option<String>> {
+    for root in gone {
+        let of_folder = known(transaction, root)?.filter(|known| known.folder == place.folder);
+        if let Some(known) = of_folder {
+            return Ok(Some(known.project_id));
+        }
     }
-    let mut statement = transaction
-        .prepare_cached("SELECT root, project_id FROM roots WHERE folder = ?1 ORDER BY root LIMIT 8")
-        .ok()?;
-    let rows = statement.query_map([&place.folder], |row| Ok((row.get::<_, String>(0)?, row.get(1)?))).ok()?;
-    // It is only known to be moved when it is not where it was; a mount that does not answer is not asked for long.
-    rows.flatten().find(|(root, _)| std::fs::symlink_metadata(root).is_err()).map(|(_, project_id)| project_id)
+    Ok(None)
 }
 
 fn make(transaction: &Transaction<'_>, place: &Place) -> rusqlite::Result<String> {

@@ -106,3 +106,75 @@ async fn the_user_says_what_a_folder_belongs_to_and_takes_it_back() {
     }
     assert_eq!((at.project("/a", "git:h/a", "1").await, at.project("/b", "path:/b", "2").await), (a, b));
 }
+
+/// A folder on a mount that answers nobody, for as long as whoever should answer is there.
+#[cfg(target_os = "linux")]
+struct DeadMount {
+    keeper: std::process::Child,
+    path: std::path::PathBuf,
+}
+
+#[cfg(target_os = "linux")]
+impl DeadMount {
+    /// `None` where that is not allowed.
+    fn at(path: &std::path::Path) -> Option<Self> {
+        use std::io::Read;
+        std::fs::create_dir(path).unwrap();
+        let command = "exec 3<>/dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 dead \"$1\" \
+                       && echo mounted && read -r _";
+        let mut keeper = std::process::Command::new("sh")
+            .args(["-c", command, "sh"])
+            .arg(path)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 7];
+        let mounted = keeper.stdout.as_mut().unwrap().read_exact(&mut said).is_ok() && &said == b"mounted";
+        // Whoever should answer for the mount is there, and does not.
+        let mount = Self { keeper, path: path.to_path_buf() };
+        mounted.then_some(mount)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for DeadMount {
+    fn drop(&mut self) {
+        // With it goes the mount: all who wait are let go.
+        self.keeper.kill().ok();
+        self.keeper.wait().ok();
+        std::process::Command::new("umount").arg("--lazy").arg(&self.path).output().ok();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+#[allow(clippy::print_stderr)]
+async fn a_former_root_on_a_dead_mount_holds_up_no_append() {
+    let rig = Rig::new();
+    let at = Places { store: rig.open(), rig: &rig };
+    let dead = rig.root.join("dead");
+    let root = dead.to_string_lossy().into_owned();
+    let first = at.project(&root, &format!("path:{root}"), "1").await;
+    let Some(mount) = DeadMount::at(&dead) else {
+        eprintln!("SKIPPED: no mount that answers nobody can be made here");
+        return;
+    };
+    let mut thread = rig.thread();
+    let (said, other) = tokio::join!(
+        async {
+            for number in 0..20 {
+                thread.say(&at.store, &number.to_string()).await.unwrap();
+            }
+            std::time::Instant::now()
+        },
+        async {
+            let other = at.project("/new", "path:/new", "1").await;
+            (other, std::time::Instant::now())
+        },
+    );
+    assert!(said < other.1, "the appends waited for the look");
+    assert_ne!(other.0, first, "what does not answer is not known to be gone");
+    drop(mount);
+    assert_eq!(at.project("/new", "path:/new", "1").await, other.0);
+}
