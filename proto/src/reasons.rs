@@ -81,6 +81,8 @@ reasons! {
     ImportRefused, "IMPORT_REFUSED", 2, "give a file that mcode threads export has written, whole and unchanged";
     /// There is no such conversation of another agent.
     HistoryNotFound, "HISTORY_NOT_FOUND", 2, "see what there is with: mcode threads import --from AGENT --list";
+    /// So many stored bodies are missing that their folder is most likely not mounted.
+    BodiesAbsent, "BODIES_ABSENT", 70, "mount the disk or bring the folder back, then restart the daemon; if they are lost for good: mcode doctor --db --mend --force";
     /// The request id was used before for another request.
     RequestIdReused, "REQUEST_ID_REUSED", 2, "use a fresh request id for every new request";
     /// No approval or question with this id is known.

@@ -64,6 +64,7 @@ pub(crate) fn of_thread(error: ThreadError) -> Status {
         ThreadError::NotExported { .. } => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
         ThreadError::NotImported { .. } => refuse(Code::InvalidArgument, Reason::ImportRefused, text, None),
         ThreadError::TooManyImports => refuse(Code::ResourceExhausted, Reason::ThreadBusy, text, None),
+        ThreadError::BodiesAbsent(_) => refuse(Code::FailedPrecondition, Reason::BodiesAbsent, text, None),
         ThreadError::Damaged(_) => refuse(Code::DataLoss, Reason::ThreadDamaged, text, None),
         ThreadError::Busy(_) | ThreadError::RequestInFlight(_) | ThreadError::Closed => {
             refuse(Code::Unavailable, Reason::ThreadBusy, text, None)

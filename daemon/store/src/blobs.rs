@@ -57,6 +57,16 @@ impl BlobFiles {
         }
     }
 
+    /// Where all of them are.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.root
+    }
+
+    /// Whether there is a file for a body, whole or not. One that may not be looked at is there.
+    pub(crate) fn is_there(&self, hash: &str) -> bool {
+        is_hash(hash) && self.path(hash).try_exists().unwrap_or(true)
+    }
+
     /// The folders that bodies are in; one that cannot be listed has none.
     pub(crate) fn shelves(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.root).into_iter().flatten().flatten();

@@ -1,6 +1,7 @@
 //! Looking after what is kept: [`check`] finds what is damaged, [`mend`] sets it aside, [`space`] tells what it takes and
 //! gives back what is free, [`backup`] copies it.
 
+pub(crate) mod absent;
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod logs;

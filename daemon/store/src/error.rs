@@ -42,6 +42,9 @@ pub enum StoreError {
     /// Something that is only done to a whole store cannot be done.
     #[error("it cannot be done: {0}")]
     Undone(String),
+    /// So many bodies are missing that their folder is most likely not the one; what was seen.
+    #[error("{0}; nothing was changed")]
+    BodiesAbsent(String),
     /// The writer has ended.
     #[error("the store is closed")]
     Closed,
@@ -58,6 +61,7 @@ impl StoreError {
             | Self::TooNew { .. }
             | Self::Removed { .. }
             | Self::Undone(_)
+            | Self::BodiesAbsent(_)
             | Self::Closed => false,
         }
     }

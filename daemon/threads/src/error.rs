@@ -119,6 +119,9 @@ pub enum ThreadError {
         /// Why.
         cause: String,
     },
+    /// So many stored bodies are missing that nothing is mended.
+    #[error("{0}; nothing was changed")]
+    BodiesAbsent(String),
     /// The actor ended before it answered; the command may be given again.
     #[error("the thread was closed")]
     Closed,
@@ -160,6 +163,10 @@ impl From<ArchiveError> for ThreadError {
 
 impl From<StoreError> for ThreadError {
     fn from(error: StoreError) -> Self {
-        if error.is_disk_full() { Self::DiskFull } else { Self::Store(Box::new(error)) }
+        match error {
+            StoreError::BodiesAbsent(what) => Self::BodiesAbsent(what),
+            error if error.is_disk_full() => Self::DiskFull,
+            error => Self::Store(Box::new(error)),
+        }
     }
 }

@@ -27,9 +27,10 @@ impl Threads {
         self.deps().store.back_up(path).await
     }
 
-    /// Mends what can be mended; a notice in each thread says what it has lost.
-    pub async fn mend(&self) -> Result<Mended, ThreadError> {
-        let mended = self.deps().store.mend().await?;
+    /// Mends what can be mended; a notice in each thread says what it has lost. Bodies whose folder looks absent are given
+    /// up only when the user knows that they are lost.
+    pub async fn mend(&self, bodies_are_lost: bool) -> Result<Mended, ThreadError> {
+        let mended = self.deps().store.mend(bodies_are_lost).await?;
         let hurt: std::collections::BTreeSet<ThreadId> =
             mended.set_aside.keys().chain(mended.lost.keys()).chain(&mended.threads).copied().collect();
         for thread_id in hurt {

@@ -8168,7 +8168,11 @@ pub struct CheckStorageResponse {
 }
 /// Asks to mend what can be mended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct MendStorageRequest {}
+pub struct MendStorageRequest {
+    /// Give up bodies also where so many are missing that their folder looks absent.
+    #[prost(bool, tag = "1")]
+    pub bodies_are_lost: bool,
+}
 /// What was done.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MendStorageResponse {

@@ -33,6 +33,9 @@ pub(crate) struct StorageArgs {
     /// With --db: set aside what is damaged, so that its threads can be gone on with
     #[arg(long, requires = "db")]
     pub(crate) mend: bool,
+    /// With --mend: give up stored bodies even where their folder looks as if it were not mounted
+    #[arg(long, requires = "mend")]
+    pub(crate) force: bool,
     /// Write a copy of everything into a new file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["db", "restore"])]
     pub(crate) backup: Option<PathBuf>,
@@ -54,7 +57,7 @@ impl StorageArgs {
             return Some(restore(context, path, self.yes).await);
         }
         match (self.db, self.mend) {
-            (true, true) => Some(mend(context, self.yes).await),
+            (true, true) => Some(mend(context, self.yes, self.force).await),
             (true, false) => Some(check(context).await),
             (false, _) => None,
         }
@@ -68,7 +71,7 @@ async fn check(context: &Context) -> Outcome {
     Ok(if found.faults.is_empty() { 0 } else { DAMAGED })
 }
 
-async fn mend(context: &Context, yes: bool) -> Outcome {
+async fn mend(context: &Context, yes: bool, bodies_are_lost: bool) -> Outcome {
     let client = context.connect().await?;
     let found = client.check_storage(v1::CheckStorageRequest {}).await?;
     if found.faults.is_empty() && found.orphans == 0 {
@@ -85,7 +88,7 @@ async fn mend(context: &Context, yes: bool) -> Outcome {
             return Ok(1);
         }
     }
-    let mended = client.mend_storage(v1::MendStorageRequest {}).await?;
+    let mended = client.mend_storage(v1::MendStorageRequest { bodies_are_lost }).await?;
     let left = client.check_storage(v1::CheckStorageRequest {}).await?;
     show_message(context.form, "MendStorageResponse", &mended, None, || mended_text(&mended, &left))?;
     Ok(if left.faults.is_empty() { 0 } else { DAMAGED })
@@ -204,7 +207,8 @@ fn fault_text(fault: &v1::StorageFault) -> String {
     let of = if fault.thread_id.is_empty() { String::new() } else { format!(" of {}", fault.thread_id) };
     match fault.kind.as_str() {
         "event" => format!("event {}{of}: {}", fault.seq, fault.what),
-        "body" => format!("{}{}", fault.what, if of.is_empty() { of } else { format!(" (named by events{of})") }),
+        "body" if of.is_empty() => fault.what.clone(),
+        "body" => format!("{} (named by events{of})", fault.what),
         "list" => format!("the lists' row{of}: {}", fault.what),
         "index" => fault.what.clone(),
         _ => format!("the file itself: {}", fault.what),

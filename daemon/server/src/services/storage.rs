@@ -45,7 +45,7 @@ impl v1::storage_service_server::StorageService for Services {
         request: Request<v1::MendStorageRequest>,
     ) -> Result<Response<v1::MendStorageResponse>, Status> {
         self.for_people(&request, "mending what is damaged").await?;
-        let mended = self.deps.threads.mend().await.map_err(of_thread)?;
+        let mended = self.deps.threads.mend(request.into_inner().bodies_are_lost).await.map_err(of_thread)?;
         Ok(Response::new(v1::MendStorageResponse {
             set_aside: mended.events,
             lost_bodies: mended.lost.values().sum(),

@@ -115,6 +115,9 @@ impl Store {
         for log in self.readers.run(|reader| Ok(logs::left_behind(reader.connection)?)).await? {
             self.check_log(log, &mut check).await?;
         }
+        if let Some(what) = self.bodies().await?.absent() {
+            check.add(FaultKind::Body, None, None, what);
+        }
         self.check_bodies(&mut check).await?;
         for orphan in self.orphans().await? {
             check.orphans += 1;

@@ -47,9 +47,13 @@ pub struct Mended {
 }
 
 impl Store {
-    /// Mends what can be mended. What the file of the database itself has lost cannot.
-    pub async fn mend(&self) -> Result<Mended, StoreError> {
+    /// Mends what can be mended. What the file of the database itself has lost cannot. Where the folder of bodies looks
+    /// absent nothing is changed ([`StoreError::BodiesAbsent`]), unless the user knows them to be lost.
+    pub async fn mend(&self, bodies_are_lost: bool) -> Result<Mended, StoreError> {
         let mut mended = Mended::default();
+        if !bodies_are_lost {
+            self.expect_bodies().await?;
+        }
         for log in self.logs().await? {
             self.mend_log(log, &mut mended).await?;
         }

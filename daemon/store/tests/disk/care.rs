@@ -60,7 +60,7 @@ async fn a_whole_store_is_said_to_be_whole_and_mending_changes_nothing() {
     assert!(check.is_whole(), "{check:?}");
     assert_eq!((check.threads, check.events, check.bodies), (3, 6 + 2 + 2, 1));
     assert_eq!((check.orphans, check.set_aside), (0, 0));
-    let mended = store.mend().await.unwrap();
+    let mended = store.mend(false).await.unwrap();
     assert_eq!(mended, mcode_store::Mended::default());
 }
 
@@ -72,7 +72,7 @@ async fn a_damaged_event_is_told_once_set_aside_and_its_thread_goes_on() {
     rig.sql(&format!("UPDATE events SET payload = 'gone bad' WHERE thread_id = '{}' AND seq = 3", parent.id()));
     let check = store.check().await.unwrap();
     assert_eq!(faults(&check), [(FaultKind::Event, Some(parent.id()), Some(3))], "once, though a fork shares it");
-    let mended = store.mend().await.unwrap();
+    let mended = store.mend(false).await.unwrap();
     assert_eq!(mended.events, 1);
     let hurt: Vec<_> = mended.set_aside.keys().copied().collect();
     assert_eq!(hurt, [parent.id(), child.id()]);
@@ -89,7 +89,7 @@ async fn a_damaged_event_is_told_once_set_aside_and_its_thread_goes_on() {
         thread.say(&store, "it goes on").await.unwrap();
         assert_eq!(words(&store, thread.id()).await.last().unwrap(), "it goes on");
     }
-    assert_eq!(store.mend().await.unwrap().events, 0);
+    assert_eq!(store.mend(false).await.unwrap().events, 0);
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn every_kind_of_damage_is_mended() {
         let check = store.check().await.unwrap();
         assert_eq!(check.faults[0].seq, Some(Seq::new(first)), "{change}: {check:?}");
         let row = store.thread(thread.id()).await.unwrap();
-        store.mend().await.unwrap();
+        store.mend(false).await.unwrap();
         let check = store.check().await.unwrap();
         assert!(check.is_whole(), "{change}: {check:?}");
         let after = store.thread(thread.id()).await.unwrap();
@@ -134,7 +134,7 @@ async fn money_that_was_spent_stays_spent() {
     let before = spent(&store).await;
     assert_eq!(before, 250_000_000);
     rig.sql(&format!("UPDATE events SET payload = '{{' WHERE thread_id = '{}' AND seq = 4", parent.id()));
-    store.mend().await.unwrap();
+    store.mend(false).await.unwrap();
     assert_eq!(spent(&store).await, before);
     store.rebuild_usage().await.unwrap();
     assert_eq!(spent(&store).await, before);
@@ -161,7 +161,7 @@ async fn rows_that_are_not_what_the_log_says_are_made_anew() {
         rig.sql(change);
         let check = store.check().await.unwrap();
         assert!(check.faults.iter().any(|fault| fault.kind == FaultKind::List), "{change}: {check:?}");
-        store.mend().await.unwrap();
+        store.mend(false).await.unwrap();
         let check = store.check().await.unwrap();
         assert!(check.is_whole(), "{change}: {check:?}");
         assert_eq!(store.thread(parent.id()).await.unwrap(), before, "{change}");
@@ -186,7 +186,7 @@ async fn a_body_that_is_lost_or_damaged_is_told_and_not_looked_for_for_ever() {
         }
         let check = store.check().await.unwrap();
         assert_eq!(faults(&check), [(FaultKind::Body, Some(thread.id()), None)]);
-        let mended = store.mend().await.unwrap();
+        let mended = store.mend(false).await.unwrap();
         assert_eq!(mended.lost.get(&thread.id()), Some(&1));
         assert!(store.check().await.unwrap().is_whole());
         let beside = rig.root.join("data/damaged-blobs").join(&body.hash);
@@ -194,6 +194,55 @@ async fn a_body_that_is_lost_or_damaged_is_told_and_not_looked_for_for_ever() {
         // The same content is kept anew.
         store.blobs().put(b"a picture", "image/png").unwrap();
         assert_eq!(store.blobs().get(&body.hash).unwrap(), b"a picture");
+    }
+}
+
+/// A folder that is not mounted is empty, or has only what came since.
+#[tokio::test]
+async fn a_folder_of_bodies_that_looks_absent_is_not_taken_for_lost() {
+    for (bodies, came_since) in [(1, 0), (20, 0), (20, 3)] {
+        let rig = Rig::new();
+        let mut thread = rig.thread();
+        let store = rig.open();
+        for number in 0..bodies {
+            thread.say(&store, &format!("{number} {}", "long ".repeat(20_000))).await.unwrap();
+        }
+        drop(store);
+        let aside = rig.root.join("unmounted");
+        std::fs::rename(rig.blobs(), &aside).unwrap();
+        let store = rig.open();
+        let mut other = rig.thread();
+        for number in 0..came_since {
+            other.say(&store, &format!("new {number} {}", "long ".repeat(20_000))).await.unwrap();
+        }
+        let rows = "SELECT count(*) + (SELECT count(*) FROM named) FROM events WHERE kind = 'notice'";
+        let before = count(&rig, rows);
+        let check = store.check().await.unwrap();
+        let (all, text) = (bodies + came_since, rig.blobs().display().to_string());
+        let told = check.faults.iter().find(|fault| fault.kind == FaultKind::Body).unwrap();
+        assert!(told.what.contains(&text) && told.what.contains(&format!("{came_since} of the {all}")), "{told:?}");
+        let error = store.mend(false).await.unwrap_err();
+        assert!(matches!(error, mcode_store::StoreError::BodiesAbsent(_)), "{error:?}");
+        assert!(error.to_string().contains(&text) && error.to_string().contains("nothing was changed"), "{error}");
+        assert_eq!((count(&rig, rows), count(&rig, "SELECT count(*) FROM quarantine")), (before, 0));
+        // It is mounted again, with all that was there.
+        for shelf in std::fs::read_dir(rig.blobs()).unwrap().map(|shelf| shelf.unwrap().path()) {
+            for body in std::fs::read_dir(&shelf).unwrap().map(|body| body.unwrap().path()) {
+                let there = aside.join(shelf.file_name().unwrap());
+                std::fs::create_dir_all(&there).unwrap();
+                std::fs::rename(&body, there.join(body.file_name().unwrap())).unwrap();
+            }
+        }
+        std::fs::remove_dir_all(rig.blobs()).unwrap();
+        std::fs::rename(&aside, rig.blobs()).unwrap();
+        assert_eq!(store.mend(false).await.unwrap(), mcode_store::Mended::default());
+        assert!(store.check().await.unwrap().is_whole());
+        // And it is lost indeed.
+        std::fs::remove_dir_all(rig.blobs()).unwrap();
+        assert!(store.mend(false).await.is_err());
+        let mended = store.mend(true).await.unwrap();
+        assert_eq!(mended.events, all, "each event had its body there");
+        assert!(store.check().await.unwrap().is_whole());
     }
 }
 
@@ -225,7 +274,7 @@ async fn bodies_that_nobody_names_go_when_they_are_old() {
     let check = store.check().await.unwrap();
     assert!(check.is_whole(), "they only take space");
     assert_eq!((check.orphans, check.orphan_bytes), (4, 3 + 3 + 3 + 17));
-    let mended = store.mend().await.unwrap();
+    let mended = store.mend(false).await.unwrap();
     assert_eq!((mended.orphans, mended.orphan_bytes), (2, 6));
     assert!(!place(&old).exists() && !begun.exists());
     assert!(place(&new).exists() && place(&named).exists() && place(&about).exists());
@@ -245,7 +294,7 @@ async fn an_index_that_does_not_fit_is_made_anew() {
         let check = store.check().await.unwrap();
         assert!(check.faults.iter().all(|fault| fault.kind == FaultKind::Index), "{change}: {check:?}");
         assert!(!check.is_whole(), "{change}");
-        assert!(store.mend().await.unwrap().index, "{change}");
+        assert!(store.mend(false).await.unwrap().index, "{change}");
         indexed(&store).await;
         assert!(store.check().await.unwrap().is_whole(), "{change}");
         assert_eq!(find(&store, "first words").await.hits.len(), 1, "{change}");
@@ -261,7 +310,7 @@ async fn what_a_deleted_thread_left_to_its_forks_is_looked_after_too() {
     assert!(store.check().await.unwrap().is_whole());
     rig.sql(&format!("UPDATE events SET payload = '' WHERE thread_id = '{}' AND seq = 3", parent.id()));
     assert_eq!(faults(&store.check().await.unwrap()), [(FaultKind::Event, Some(parent.id()), Some(3))]);
-    let mended = store.mend().await.unwrap();
+    let mended = store.mend(false).await.unwrap();
     assert_eq!(mended.set_aside.keys().copied().collect::<Vec<_>>(), [child.id()]);
     assert!(store.check().await.unwrap().is_whole());
     // With the last thread that has it goes what was set aside.
@@ -279,7 +328,7 @@ async fn more_faults_than_are_told_are_counted() {
     rig.sql("UPDATE events SET checksum = checksum + 1 WHERE seq > 1");
     let check = store.check().await.unwrap();
     assert_eq!((check.faults.len(), check.more), (FAULTS_TOLD_MAX, 50));
-    assert_eq!(store.mend().await.unwrap().events, FAULTS_TOLD_MAX as u64 + 50);
+    assert_eq!(store.mend(false).await.unwrap().events, FAULTS_TOLD_MAX as u64 + 50);
     assert!(store.check().await.unwrap().is_whole());
 }
 
