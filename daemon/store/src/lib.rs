@@ -109,6 +109,8 @@ pub struct Store {
     blobs: Arc<blobs::BlobFiles>,
     clock: Arc<dyn Clock>,
     looker: gone::Looker,
+    /// Held while what deleted threads have left is removed.
+    forgetting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Store {
@@ -127,7 +129,7 @@ impl Store {
             Arc::clone(&clock),
         )?;
         let readers = Arc::new(read::Readers::new(database, Arc::clone(&blobs)));
-        Ok(Self { writer, readers, blobs, clock, looker: gone::Looker::default() })
+        Ok(Self { writer, readers, blobs, clock, looker: gone::Looker::default(), forgetting: Arc::default() })
     }
 
     /// Large bodies.
@@ -170,11 +172,6 @@ impl Store {
     /// Where something was said, best first.
     pub async fn search(&self, filter: SearchFilter) -> Result<Found, ReadError> {
         self.readers.run(move |reader| reader.search(&filter)).await
-    }
-
-    /// Forgets a thread: its events, its runs, its row.
-    pub async fn delete_thread(&self, thread_id: ThreadId) -> Result<(), StoreError> {
-        self.writer.delete_thread(thread_id).await
     }
 
     /// At most `max` events after `after`, at most about `max_bytes` of payload (but at least one event). One that cannot

@@ -41,6 +41,24 @@ impl Named {
         }
     }
 
+    /// What the events of a log name as they are.
+    pub(crate) fn of_log(connection: &Connection, blobs: &BlobFiles, log: ThreadId) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare_cached("SELECT spilled, payload FROM events WHERE thread_id = ?1")?;
+        let mut rows = statement.query([log.to_string()])?;
+        let mut named = Self::default();
+        while let Some(row) = rows.next()? {
+            if let Ok(payload) = row.get::<_, String>(1) {
+                named.look_into(&payload, row.get(0)?, blobs);
+            }
+        }
+        Ok(named)
+    }
+
+    /// How often a body is named.
+    pub(crate) fn times(&self, hash: &str) -> u32 {
+        self.0.get(hash).copied().unwrap_or(0)
+    }
+
     /// Adds all of it to what the thread names.
     pub(crate) fn keep(&self, connection: &Connection, thread: &str) -> rusqlite::Result<()> {
         let mut add = connection.prepare_cached(
@@ -62,24 +80,40 @@ pub(crate) fn forget(transaction: &Transaction<'_>, log: &str) -> rusqlite::Resu
         .collect()
 }
 
+/// What a log names after one body, in the order of hashes, and how often.
+pub(crate) fn after(
+    connection: &Connection,
+    log: &str,
+    after: &str,
+    max: u32,
+) -> rusqlite::Result<Vec<(String, u32)>> {
+    connection
+        .prepare_cached(
+            "SELECT hash, times FROM named WHERE thread_id = ?1 AND hash > ?2 ORDER BY thread_id, hash LIMIT ?3",
+        )?
+        .query_map(params![log, after, max], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// Notes how often a log names a body; 0 forgets it.
+pub(crate) fn set(transaction: &Transaction<'_>, log: &str, hash: &str, times: u32) -> rusqlite::Result<()> {
+    if times == 0 {
+        transaction
+            .prepare_cached("DELETE FROM named WHERE hash = ?1 AND thread_id = ?2")?
+            .execute(params![hash, log])?;
+    } else {
+        transaction
+            .prepare_cached("UPDATE named SET times = ?3 WHERE hash = ?1 AND thread_id = ?2")?
+            .execute(params![hash, log, times])?;
+    }
+    Ok(())
+}
+
 /// Whether no log names a body.
 pub(crate) fn is_nobodys(transaction: &Transaction<'_>, hash: &str) -> rusqlite::Result<bool> {
     transaction
         .prepare_cached("SELECT NOT EXISTS (SELECT 1 FROM named WHERE hash = ?1)")?
         .query_row([hash], |row| row.get(0))
-}
-
-/// Notes anew what the events of a log name.
-pub(crate) fn look_again(transaction: &Transaction<'_>, blobs: &BlobFiles, log: &str) -> rusqlite::Result<()> {
-    let mut statement = transaction.prepare_cached("SELECT spilled, payload FROM events WHERE thread_id = ?1")?;
-    let mut rows = statement.query([log])?;
-    let mut named = Named::default();
-    while let Some(row) = rows.next()? {
-        if let Ok(payload) = row.get::<_, String>(1) {
-            named.look_into(&payload, row.get(0)?, blobs);
-        }
-    }
-    named.keep(transaction, log)
 }
 
 /// Fills the table from the events of an older database. Each transaction does a part and notes how far it came, so that

@@ -238,6 +238,15 @@ CREATE TABLE staged (
     reached   INTEGER NOT NULL
 ) WITHOUT ROWID;
 ",
+    // Logs of deleted threads that go a little at a time, and since when a policy of what is kept would delete something.
+    "
+CREATE TABLE leaving (thread_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE retention (
+    only   INTEGER PRIMARY KEY CHECK (only = 1),
+    policy TEXT NOT NULL,
+    since  INTEGER NOT NULL
+);
+",
 ];
 
 /// The schema version that first had the table of usage.

@@ -35,6 +35,9 @@ const BATCH_EVENTS_MAX: u32 = 500;
 /// Beyond that SQLite does so by and by.
 const TIDIED_ROWS_MAX: i64 = 200_000;
 
+/// Pages of the index that are put in order in one transaction: appends wait meanwhile.
+const TIDIED_PAGES: i64 = 64;
+
 /// Where to look for what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchFilter {
@@ -140,22 +143,37 @@ fn index_thread(
     Ok(())
 }
 
-/// Takes what was said in a log after `kept` out of the index.
+/// Takes what was said in a log after `kept` out of the index; [`tidy`] gives the space back.
 pub(crate) fn forget(transaction: &Transaction<'_>, log: &str, kept: i64) -> rusqlite::Result<()> {
-    let gone = transaction.execute(
-        "DELETE FROM said WHERE rowid IN (SELECT id FROM said_at WHERE thread_id = ?1 AND seq > ?2)",
-        params![log, kept],
-    )?;
-    transaction.execute("DELETE FROM said_at WHERE thread_id = ?1 AND seq > ?2", params![log, kept])?;
-    transaction.execute("DELETE FROM unsearched WHERE thread_id = ?1 AND ?2 = 0", params![log, kept])?;
-    if kept == 0 {
-        transaction.execute("DELETE FROM searched WHERE thread_id = ?1", [log])?;
-    }
+    transaction
+        .prepare_cached("DELETE FROM said WHERE rowid IN (SELECT id FROM said_at WHERE thread_id = ?1 AND seq > ?2)")?
+        .execute(params![log, kept])?;
+    transaction
+        .prepare_cached("DELETE FROM said_at WHERE thread_id = ?1 AND seq > ?2")?
+        .execute(params![log, kept])
+        .map(drop)
+}
+
+/// Takes a log out of the index of which nothing is left.
+pub(crate) fn forget_all(transaction: &Transaction<'_>, log: &str) -> rusqlite::Result<()> {
+    forget(transaction, log, 0)?;
+    transaction.execute("DELETE FROM unsearched WHERE thread_id = ?1", [log])?;
+    transaction.execute("DELETE FROM searched WHERE thread_id = ?1", [log]).map(drop)
+}
+
+/// Puts the index in order a little after a deletion, so that nothing of what was said stays in it; whether there is more to
+/// do. A large one is left to SQLite, which does so by and by.
+pub(crate) fn tidy(transaction: &Transaction<'_>, first: bool) -> rusqlite::Result<bool> {
     let rows: i64 = transaction.query_row("SELECT count(*) FROM said_at", [], |row| row.get(0))?;
-    if gone > 0 && rows <= TIDIED_ROWS_MAX {
-        transaction.execute("INSERT INTO said (said) VALUES ('optimize')", [])?;
+    if rows > TIDIED_ROWS_MAX {
+        return Ok(false);
     }
-    Ok(())
+    let before = transaction.total_changes();
+    // The first step gathers all parts of the index, the others go on with that.
+    let pages = if first { -TIDIED_PAGES } else { TIDIED_PAGES };
+    transaction.execute("INSERT INTO said (said, rank) VALUES ('merge', ?1)", [pages])?;
+    // The insert itself counts as one.
+    Ok(transaction.total_changes() - before >= 2)
 }
 
 /// Forgets the index, and notes that everything has to be looked through.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcode_env::Clock;
 use mcode_events::AuditEntry;
 use mcode_events::event::{Event, EventBody, NewEvent};
-use mcode_ids::{Seq, ThreadId};
+use mcode_ids::Seq;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,7 +33,6 @@ type AppendReply = oneshot::Sender<Result<Seq, AppendError>>;
 #[derive(Debug)]
 enum Command {
     Append(Box<Append>, AppendReply),
-    DeleteThread(ThreadId, oneshot::Sender<Result<(), StoreError>>),
     Audit(Vec<AuditEntry>, oneshot::Sender<Result<(), StoreError>>),
     Change(Change),
 }
@@ -74,12 +73,6 @@ impl Writer {
     pub(crate) async fn append(&self, append: Append) -> Result<Seq, AppendError> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Append(Box::new(append), reply)).await?;
-        answer.await.map_err(|_| StoreError::Closed)?
-    }
-
-    pub(crate) async fn delete_thread(&self, thread_id: ThreadId) -> Result<(), StoreError> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::DeleteThread(thread_id, reply)).await?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -155,9 +148,6 @@ impl WriterThread {
             match command {
                 Command::Append(append, reply) => appends.push((append, reply)),
                 Command::Audit(entries, reply) => audits.push((entries, reply)),
-                Command::DeleteThread(thread_id, reply) => {
-                    let _ = reply.send(self.delete_thread(thread_id)).is_ok();
-                }
                 Command::Change(Change(change)) => {
                     let now = self.clock.now().millis();
                     change(self.presence.check().map(|()| &mut self.connection), now);
@@ -227,10 +217,6 @@ impl WriterThread {
         }
         transaction.commit()?;
         Ok(seqs)
-    }
-
-    fn delete_thread(&mut self, thread_id: ThreadId) -> Result<(), StoreError> {
-        crate::forget::thread(&mut self.connection, &self.blobs, thread_id)
     }
 }
 
