@@ -239,6 +239,17 @@ pub struct Sandbox {
     pub write: Vec<String>,
 }
 
+/// `[threads]`: how long threads are kept. `None` is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keeping {
+    /// Days that an idle thread is kept after it was used last; from 1.
+    pub keep_days: Option<u32>,
+    /// Bytes that the threads of one project may take; from 1.
+    pub max_bytes_per_project: Option<u64>,
+    /// Bytes that all stored bodies may take; from 1.
+    pub max_body_bytes: Option<u64>,
+}
+
 /// The values in force.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Effective {
@@ -276,6 +287,8 @@ pub struct Effective {
     pub wake: Option<bool>,
     /// `[threads] titles`: whether the small model gives new threads their titles. `None` is yes, if there is one.
     pub titles: Option<bool>,
+    /// `[threads]`: how long threads are kept.
+    pub keeping: Keeping,
     /// The documented sections `memory` and `goals` as written, checked for types, for those who will use them.
     pub sections: BTreeMap<String, toml::Table>,
 }

@@ -21,6 +21,7 @@ mod schema;
 pub use duration::{DurationError, parse_duration};
 pub use edit::{CHANGE_WAIT, Change, ConfigEdit, ConfigFile, EditError};
 pub use effective::{
+    Keeping,
     Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
     Sandbox, SandboxNetwork, WrittenRule,
 };

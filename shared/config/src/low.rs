@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::duration::parse_duration;
 use crate::effective::{
+    Keeping,
     Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
     Sandbox, SandboxNetwork, WrittenRule,
 };
@@ -117,6 +118,9 @@ struct LowBackground {
 #[serde(default)]
 struct LowThreads {
     titles: Option<bool>,
+    keep_days: Option<u32>,
+    max_bytes_per_project: Option<u64>,
+    max_body_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -181,7 +185,19 @@ impl LowConfig {
             sandbox: self.sandbox.into_effective(),
             wake: self.background.wake,
             titles: self.threads.titles,
+            keeping: self.threads.into_keeping(),
             sections: sections.into_iter().filter_map(|(name, table)| Some((name.to_owned(), table?))).collect(),
+        }
+    }
+}
+
+impl LowThreads {
+    /// Nothing, like 0, is no bound: a slip of the keys must not let everything go.
+    fn into_keeping(self) -> Keeping {
+        Keeping {
+            keep_days: self.keep_days.filter(|days| *days > 0),
+            max_bytes_per_project: self.max_bytes_per_project.filter(|bytes| *bytes > 0),
+            max_body_bytes: self.max_body_bytes.filter(|bytes| *bytes > 0),
         }
     }
 }

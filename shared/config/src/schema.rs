@@ -56,6 +56,8 @@ use Node::{Leaf, List, Named, Table};
 pub(crate) const MONEY_MAX: f64 = 1e9;
 /// Largest count of tokens: what TOML's integers hold.
 const WHOLE_MAX: u64 = i64::MAX.unsigned_abs();
+/// Most days that anything is kept: a hundred years.
+const DAYS_MAX: u64 = 36_500;
 /// Largest count that is kept in 32 bits.
 const SMALL_MAX: u64 = u32::MAX as u64;
 
@@ -114,7 +116,15 @@ pub(crate) const ROOT: &[(&str, Node)] = &[
         ]),
     ),
     ("background", Table(&[("wake", Leaf(Switch))])),
-    ("threads", Table(&[("titles", Leaf(Switch))])),
+    (
+        "threads",
+        Table(&[
+            ("titles", Leaf(Switch)),
+            ("keep_days", Leaf(Whole(DAYS_MAX))),
+            ("max_bytes_per_project", Leaf(Whole(WHOLE_MAX))),
+            ("max_body_bytes", Leaf(Whole(WHOLE_MAX))),
+        ]),
+    ),
     (
         "goals",
         Table(&[

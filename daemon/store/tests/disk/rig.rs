@@ -91,6 +91,13 @@ impl Thread {
         self.state.thread_id
     }
 
+    /// Has it be made in this project.
+    pub fn first_project(&mut self, of: ProjectId) {
+        if let Some(NewEvent { body: EventBody::ThreadCreated { project_id, .. }, .. }) = &mut self.first {
+            *project_id = of;
+        }
+    }
+
     /// The append of these events to the thread as it stands; the state moves on.
     pub fn next(&mut self, events: Vec<NewEvent>, at_ms: i64) -> Append {
         let events: Vec<NewEvent> = self.first.take().into_iter().chain(events).collect();
