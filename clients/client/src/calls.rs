@@ -79,6 +79,7 @@ calls! {
     PermissionServiceClient check_decisions(CheckDecisionsRequest) -> CheckDecisionsResponse within LONG_CALL_DEADLINE;
     StorageServiceClient check_storage(CheckStorageRequest) -> CheckStorageResponse within STORAGE_DEADLINE;
     StorageServiceClient mend_storage(MendStorageRequest) -> MendStorageResponse within STORAGE_DEADLINE;
+    StorageServiceClient show_retention(ShowRetentionRequest) -> ShowRetentionResponse within STORAGE_DEADLINE;
     StorageServiceClient back_up(BackUpRequest) -> BackUpResponse within STORAGE_DEADLINE;
     TrustServiceClient get_trust(GetTrustRequest) -> GetTrustResponse within CALL_DEADLINE;
     TrustServiceClient allow_trust(AllowTrustRequest) -> AllowTrustResponse within CALL_DEADLINE;

@@ -25,6 +25,8 @@ use crate::store::{Bench, Objects, Writer};
 
 /// The form of depots that this version makes and reads.
 const VERSION: &str = "mcode depot 1";
+/// Most bytes of the file that names the project of a depot.
+const PROJECT_BYTES_MAX: u64 = 64 * 1024;
 /// Files that are named as too large or unreadable.
 pub const NOTED_MAX: usize = 20;
 /// So many files are read anew before the cache is saved again.
@@ -188,6 +190,13 @@ impl Depot {
                 self.disk.replace(&path, text.as_bytes()).map_err(CheckpointError::io("write", &path))
             }
         }
+    }
+
+    /// The project of a folder that some version of this crate has made, as text; `None` when it is no depot.
+    #[must_use]
+    pub fn root_of_folder(folder: &Path) -> Option<String> {
+        let text = mcode_env::files::read_text_bounded(&folder.join("project"), PROJECT_BYTES_MAX).ok()?;
+        text.lines().nth(1).map(str::to_owned)
     }
 
     /// The project's root.

@@ -25,6 +25,8 @@ pub enum AuditKind {
     Planted,
     /// Somebody who may not, wanted to answer an approval or to change rules or trust.
     Refused,
+    /// A thread was deleted by the user's policy of what is kept.
+    LetGo,
 }
 
 impl AuditKind {
@@ -40,6 +42,7 @@ impl AuditKind {
             Self::TrustRevoked => "trust_revoked",
             Self::Planted => "planted",
             Self::Refused => "refused",
+            Self::LetGo => "let_go",
         }
     }
 }

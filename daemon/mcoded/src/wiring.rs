@@ -17,6 +17,7 @@ use mcode_store::Store;
 use mcode_text::chain;
 use mcode_threads::Depots;
 use mcode_threads::rules::own_rules;
+use mcode_threads::space::{Place, PlaceOf};
 use mcode_threads::spending::spent;
 use mcode_threads::{Deps, Gates, Places, RuleBook, Threads, Treasury, recovery};
 use mcode_tools::ask::AskTool;
@@ -63,10 +64,7 @@ pub(crate) async fn serve(
     let models = models(&config, dirs, Arc::clone(&auth)).await?;
     let threads = Threads::new(deps(&config, dirs, clock, Arc::clone(&bounds), models.clone()).await?);
     take_up(&threads).await?;
-    let indexing = tokio::spawn({
-        let threads = threads.clone();
-        async move { threads.keep_index().await }
-    });
+    let tending = tokio::spawn(tend(threads.clone()));
     let (accepting, streams) = (CancellationToken::new(), CancellationToken::new());
     let deps = ServerDeps {
         threads: threads.clone(),
@@ -101,7 +99,7 @@ pub(crate) async fn serve(
     };
     // A pair of tokens that an issuer is about to give is not given twice.
     auth.settle().await;
-    indexing.abort();
+    tending.abort();
     self_test.abort();
     orphans.abort();
     drop(held);
@@ -117,6 +115,11 @@ async fn take_up(threads: &Threads) -> anyhow::Result<()> {
     threads.sweep_imports().await?;
     threads.wake_unfinished().await?;
     Ok(threads.wake_ephemeral().await?)
+}
+
+/// Looks after what is kept, for as long as the daemon runs.
+async fn tend(threads: Threads) {
+    tokio::join!(threads.keep_index(), threads.keep_to_policy());
 }
 
 /// What the daemon tells about itself.
@@ -182,6 +185,7 @@ async fn deps(
     Ok(Deps {
         spool: dirs.data.clone(),
         elsewhere,
+        places: places(dirs, bounds.temp_folder()),
         depots,
         models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),
@@ -216,6 +220,22 @@ async fn deps(
         store,
         clock,
     })
+}
+
+/// Every place beside the database that is written.
+fn places(dirs: &Dirs, temp: &Path) -> Vec<Place> {
+    let place = |what, folder: PathBuf, prefix, of| Place { what, folder, prefix, of };
+    let (data, state) = (&dirs.data, &dirs.state);
+    vec![
+        place("bodies", dirs.blobs(), "", PlaceOf::All),
+        place("damaged bodies set aside", data.join("damaged-blobs"), "", PlaceOf::All),
+        place("checkpoints", data.join("checkpoints"), "", PlaceOf::Depots),
+        place("moved aside from projects", data.join("aside"), "", PlaceOf::Threads),
+        place("data from before a restore", data.clone(), "before-restore-", PlaceOf::All),
+        place("outputs of commands", state.join(HOSTS_FOLDER), "", PlaceOf::All),
+        place("temporary files of commands", temp.to_path_buf(), "", PlaceOf::Threads),
+        place("the daemon's log", state.clone(), "mcoded.log", PlaceOf::All),
+    ]
 }
 
 /// The program that tends commands: beside this one, else on the `PATH`. One that is not there is named by the first

@@ -121,6 +121,7 @@ impl Store {
             mcode_env::files::create_private_dir(dir)
                 .map_err(|source| StoreError::Io { path: dir.to_path_buf(), source })?;
         }
+        care::backup::finish(&database, &blobs)?;
         let blobs = Arc::new(blobs::BlobFiles::open(blobs)?);
         let connection = schema::open(&database, &blobs)?;
         let writer = write::Writer::start(
@@ -272,6 +273,11 @@ impl Store {
     /// A project by its id.
     pub async fn project(&self, project_id: ProjectId) -> Result<Option<ProjectRow>, ReadError> {
         self.readers.run(move |reader| reader.project(project_id)).await
+    }
+
+    /// The project that a root belongs to now.
+    pub async fn project_of_root(&self, root: String) -> Result<Option<ProjectId>, ReadError> {
+        self.readers.run(move |reader| Ok(projects::of_root(reader.connection, &root)?)).await
     }
 
     /// Money spent since a moment (milliseconds since 1970 UTC), over all threads, also those that were deleted.

@@ -40,11 +40,7 @@ pub(crate) fn former_roots(connection: &Connection, place: &Place) -> rusqlite::
 
 /// The project of a place; made when it is new. `gone` are those of [`former_roots`] that lead nowhere any more. No path is
 /// looked at here, in the writer: one on a dead mount would hold up all appends.
-pub(crate) fn resolve(
-    transaction: &Transaction<'_>,
-    place: &Place,
-    gone: &[String],
-) -> Result<ProjectRow, StoreError> {
+pub(crate) fn resolve(transaction: &Transaction<'_>, place: &Place, gone: &[String]) -> Result<ProjectRow, StoreError> {
     let known = known(transaction, &place.root)?;
     let resource = known.as_ref().map(|known| known.resource.as_str()).unwrap_or_default();
     let named = format!("{RESOURCE}{resource}");
@@ -120,6 +116,14 @@ fn known(connection: &Connection, root: &str) -> rusqlite::Result<Option<Known>>
     connection
         .prepare_cached("SELECT project_id, folder, resource FROM roots WHERE root = ?1")?
         .query_row([root], |row| Ok(Known { project_id: row.get(0)?, folder: row.get(1)?, resource: row.get(2)? }))
+        .optional()
+}
+
+/// The project of a root that was resolved before.
+pub(crate) fn of_root(connection: &Connection, root: &str) -> rusqlite::Result<Option<ProjectId>> {
+    connection
+        .prepare_cached("SELECT project_id FROM roots WHERE root = ?1")?
+        .query_row([root], |row| parsed(row, 0))
         .optional()
 }
 

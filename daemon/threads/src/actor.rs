@@ -318,6 +318,7 @@ impl Actor {
                 let _ = reply.send(result).is_ok();
             }
             Command::Close { keep, reply } => self.close(keep, reply),
+            Command::Retire { expected, entry, reply } => self.retire(expected, *entry, reply).await,
             Command::End { delete, reply } => self.end(delete, reply),
         }
     }

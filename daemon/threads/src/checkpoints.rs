@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mcode_agent::TakeSnapshot;
 use mcode_checkpoints::{
-    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Lookout, Pick, Settings, Span, TreePath,
+    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Limits, Lookout, Pick, Settings, Span, TreePath,
 };
 use mcode_env::Clock;
 use mcode_events::checkpoint::{ChangedFile, Changes, CheckpointMark, FILES_NAMED_MAX};
@@ -16,6 +16,7 @@ use mcode_ids::{CheckpointId, ThreadId};
 
 use crate::command::Command;
 use crate::error::ThreadError;
+use crate::held::Held;
 use crate::lookouts::ProjectSnapshots;
 use crate::registry::Threads;
 
@@ -42,6 +43,9 @@ pub struct Depots {
     lookouts: Mutex<Vec<(PathBuf, Weak<Lookout>)>>,
     /// Why, and until when it is not tried again, in milliseconds since 1970 UTC.
     off: Mutex<BTreeMap<PathBuf, (String, i64)>>,
+    /// What runs know last, and what may go.
+    pub(crate) held: Held,
+    pub(crate) limits: Limits,
 }
 
 impl std::fmt::Debug for Depots {
@@ -65,6 +69,8 @@ impl Depots {
             open: Mutex::default(),
             lookouts: Mutex::default(),
             off: Mutex::default(),
+            held: Held::default(),
+            limits: Limits::default(),
         })
     }
 
@@ -80,17 +86,22 @@ impl Depots {
         off.get(root).map(|(why, _)| why.clone())
     }
 
-    /// Whoever takes snapshots of this project for a run.
+    /// Whether anything was ever kept of a root.
+    pub(crate) fn has(&self, root: &Path) -> bool {
+        Depot::folder(&self.data, root).is_dir()
+    }
+
+    /// Whoever takes snapshots of this project for a run; `last` is the latest that its thread knows.
     #[must_use]
-    pub fn snapshots_of(self: &Arc<Self>, root: &Path) -> Option<Arc<dyn TakeSnapshot>> {
+    pub fn snapshots_of(self: &Arc<Self>, root: &Path, last: Option<&str>) -> Option<Arc<dyn TakeSnapshot>> {
         if self.off(root).is_some() {
             return None;
         }
-        Some(Arc::new(ProjectSnapshots::new(Arc::clone(self), root.to_path_buf())))
+        Some(Arc::new(ProjectSnapshots::new(Arc::clone(self), root.to_path_buf(), last)))
     }
 
     /// The depot of a root. Blocking.
-    fn depot(&self, root: &Path) -> Result<Arc<Depot>, CheckpointError> {
+    pub(crate) fn depot(&self, root: &Path) -> Result<Arc<Depot>, CheckpointError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = open.iter().position(|(of, _)| of == root) {
             let used = open.remove(at);
@@ -102,7 +113,7 @@ impl Depots {
             clock: Arc::clone(&self.clock),
             excludes: self.excludes.clone(),
             skip: vec![self.data.clone()],
-            limits: mcode_checkpoints::Limits::default(),
+            limits: self.limits,
         };
         let depot = Arc::new(Depot::open(&Depot::folder(&self.data, root), root, settings)?);
         if open.len() >= OPEN_MAX {
@@ -340,7 +351,7 @@ fn carry_out(
 }
 
 /// The root of the project that a thread's files are of.
-fn root_of(state: &ThreadState) -> PathBuf {
+pub(crate) fn root_of(state: &ThreadState) -> PathBuf {
     PathBuf::from(if state.root.is_empty() { &state.cwd } else { &state.root })
 }
 
@@ -395,6 +406,9 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| ThreadError::Store(Box::new(error)))?
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod cutting;
+
 #[cfg(test)]
 mod tests {
     use mcode_env::ManualClock;
@@ -423,9 +437,9 @@ mod tests {
         let depots = Depots::new(PathBuf::from("/data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>);
         let (root, until) = (Path::new("/project"), clock.now().millis() + OFF_MS);
         depots.off.lock().unwrap().insert(root.to_path_buf(), ("too many files".to_owned(), until));
-        assert!(depots.off(root).is_some() && depots.snapshots_of(root).is_none());
+        assert!(depots.off(root).is_some() && depots.snapshots_of(root, None).is_none());
         clock.advance_millis(OFF_MS);
-        assert!(depots.off(root).is_none() && depots.snapshots_of(root).is_some());
+        assert!(depots.off(root).is_none() && depots.snapshots_of(root, None).is_some());
         assert!(depots.off(Path::new("/")).is_some(), "that is no project at any time");
     }
 }

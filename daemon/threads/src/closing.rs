@@ -33,6 +33,7 @@ impl Actor {
     pub(crate) async fn forget(&self) -> Result<(), StoreError> {
         self.deps.store.delete_thread(self.thread_id).await?;
         self.deps.rules.forget(self.thread_id);
+        self.deps.depots.held.left(crate::checkpoints::root_of(&self.state));
         let (bounds, thread_id) = (Arc::clone(&self.deps.bounds), self.thread_id);
         if let Err(error) = tokio::task::spawn_blocking(move || bounds.forget(thread_id)).await {
             tracing::warn!(%thread_id, %error, "the temporary files of a thread could not be removed");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mcode_events::audit::AuditEntry;
 use mcode_events::event::NewEvent;
 use mcode_events::message::Part;
 use mcode_events::run::{ApprovalPolicy, Delivery, RunLimits, RunTrigger, ThinkingLevel};
@@ -288,6 +289,12 @@ pub(crate) enum Command {
         delete: bool,
         reply: Reply<u32>,
     },
+    /// Forgets the thread by the policy of what is kept, when it is at `expected` and nothing of it is in use.
+    Retire {
+        expected: Seq,
+        entry: Box<AuditEntry>,
+        reply: Reply<u32>,
+    },
     /// Whether the run at work, if there is one, goes on under the next daemon when that is left commands and what waits.
     Outlasts {
         reply: Reply<bool>,
@@ -314,7 +321,9 @@ impl Command {
             | Self::Record { reply, .. } => {
                 drop(reply.send(Err(error)));
             }
-            Self::Rewind { reply, .. } | Self::End { reply, .. } => drop(reply.send(Err(error))),
+            Self::Rewind { reply, .. } | Self::End { reply, .. } | Self::Retire { reply, .. } => {
+                drop(reply.send(Err(error)))
+            }
             Self::Start { reply, .. } => drop(reply.send(Err(error))),
             Self::Input { reply, .. } => drop(reply.send(Err(error))),
             Self::Cancel { reply, .. } | Self::Close { reply, .. } | Self::Mended { reply, .. } => {

@@ -59,6 +59,8 @@ pub struct Deps {
     pub rules: Arc<RuleBook>,
     /// What commands and file tools are held to.
     pub bounds: Arc<Bounds>,
+    /// Every place beside the database that mcode writes, for the report of what takes space.
+    pub places: Vec<crate::space::Place>,
     /// Where states of projects' files are kept.
     pub depots: Arc<Depots>,
     /// Where files are put that are to be imported, until they were looked through.

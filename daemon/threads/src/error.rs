@@ -81,7 +81,7 @@ pub enum ThreadError {
     #[error("the daemon is shutting down")]
     ShuttingDown,
     /// No space is left.
-    #[error("the disk is full")]
+    #[error("the disk is full: no space is left to write")]
     DiskFull,
     /// The store does not work; its reason is part of the text, for people.
     #[error("the log cannot be used: {0}")]

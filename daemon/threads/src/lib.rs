@@ -20,6 +20,7 @@ pub mod command;
 pub mod deps;
 mod ending;
 pub mod error;
+mod held;
 mod identity;
 mod importing;
 mod inputs;
@@ -33,10 +34,12 @@ pub mod recovery;
 pub mod registry;
 mod resending;
 pub mod resuming;
+mod retaining;
 pub mod rules;
 mod run;
 mod searching;
 mod signals;
+pub mod space;
 pub mod spending;
 mod starting;
 mod titling;
@@ -61,8 +64,9 @@ pub use mcode_events::checkpoint::CheckpointMark;
 pub use mcode_histories::foreign::{Found as Conversation, Maker, Places, Report};
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
-    ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GrantRow, Mended, Page, ProjectRow, RunRow, Said,
-    SearchFilter, Space, SpaceRow, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow, UsageFilter, UsageGroup,
+    ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GRACE_MS, GrantRow, KEEP_TAG, Leaving, Mended,
+    Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow, UsageFilter,
+    UsageGroup,
     UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
@@ -70,7 +74,9 @@ pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
 pub use porting::{ExportForm, PIECES_AHEAD};
 pub use project::Resolved;
 pub use registry::{Subscription, Threads};
+pub use retaining::Retention;
 pub use rules::{Place, RuleBook};
 pub use searching::Latest;
+pub use space::{DiskUse, Part, ProjectUse};
 pub use titling::TITLE_SYSTEM;
 pub use trust::{ProjectTrust, TrustItem, TrustState};

@@ -1,6 +1,5 @@
 //! Snapshots for the runs that are at work in a project.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +16,13 @@ struct Project {
     depots: Arc<Depots>,
     root: PathBuf,
     lookout: OnceLock<Arc<Lookout>>,
+    run: u64,
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        self.depots.held.hold(self.run, &self.root, None);
+    }
 }
 
 impl Project {
@@ -38,7 +44,8 @@ impl Project {
             Care::Trusting => mcode_checkpoints::Care::Trusting,
         };
         let since: Option<SnapshotId> = since.and_then(|since| since.parse().ok());
-        let pinned: HashSet<SnapshotId> = since.into_iter().collect();
+        let mut pinned = self.depots.held.of(&self.root);
+        pinned.extend(since);
         let snapshot = match lookout.snapshot(care) {
             Err(CheckpointError::Full { .. }) => {
                 lookout.depot().make_room(&pinned)?;
@@ -46,8 +53,9 @@ impl Project {
             }
             taken => taken?,
         };
+        self.depots.held.hold(self.run, &self.root, Some(snapshot.id));
         if snapshot.is_nearly_full() {
-            let pinned = pinned.iter().copied().chain([snapshot.id]).collect();
+            pinned.insert(snapshot.id);
             lookout.depot().make_room(&pinned)?;
         }
         Ok(taken(lookout.depot(), &snapshot, since))
@@ -58,6 +66,7 @@ impl Project {
         let lookout = self.lookout.get()?;
         // What fails here is tried again, and told, by the next that is taken.
         let snapshot = lookout.glance()?.ok()?;
+        self.depots.held.hold(self.run, &self.root, Some(snapshot.id));
         Some(taken(lookout.depot(), &snapshot, since.and_then(|since| since.parse().ok())))
     }
 }
@@ -76,8 +85,10 @@ fn taken(depot: &Depot, snapshot: &Snapshot, since: Option<SnapshotId>) -> Taken
 pub(crate) struct ProjectSnapshots(Arc<Project>);
 
 impl ProjectSnapshots {
-    pub(crate) fn new(depots: Arc<Depots>, root: PathBuf) -> Self {
-        Self(Arc::new(Project { depots, root, lookout: OnceLock::new() }))
+    pub(crate) fn new(depots: Arc<Depots>, root: PathBuf, last: Option<&str>) -> Self {
+        let run = depots.held.run();
+        depots.held.hold(run, &root, last.and_then(|last| last.parse().ok()));
+        Self(Arc::new(Project { depots, root, lookout: OnceLock::new(), run }))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use mcode_events::event::{EventBody, NewEvent};
 use mcode_ids::ThreadId;
-use mcode_store::{ArchiveError, Check, Copied, Mended, Space};
+use mcode_store::{ArchiveError, Check, Copied, Mended};
 
 use crate::actor::Actor;
 use crate::command::Command;
@@ -15,11 +15,6 @@ impl Threads {
     /// Looks through everything that is kept.
     pub async fn check(&self) -> Result<Check, ThreadError> {
         Ok(self.deps().store.check().await?)
-    }
-
-    /// What everything takes on the disk.
-    pub async fn space(&self) -> Result<Space, ThreadError> {
-        Ok(self.deps().store.space().await?)
     }
 
     /// Writes a copy of everything into a file that is not there yet.

@@ -52,6 +52,10 @@ impl Threads {
                     }
                 }
             }
+            // What a daemon that ended while it deleted a thread has left.
+            if let Err(error) = self.deps().store.forget_rest().await {
+                tracing::debug!(%error, "what deleted threads have left cannot be removed now");
+            }
             self.tidy().await;
         }
     }

@@ -227,7 +227,7 @@ impl Actor {
             gates: Arc::clone(&self.deps.gates),
             treasury: Arc::clone(&self.deps.treasury),
             caps: crate::spending::caps(&(self.deps.config)(), project.as_deref()),
-            snapshots: Arc::new(RunSnapshots::new(self.deps.depots.snapshots_of(root), last)),
+            snapshots: Arc::new(RunSnapshots::new(self.deps.depots.snapshots_of(root, last.as_deref()), last)),
         };
         let context = RunContext {
             thread_id: self.thread_id,

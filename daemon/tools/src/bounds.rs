@@ -134,6 +134,12 @@ pub enum Hold {
 }
 
 impl Bounds {
+    /// Where the temporary files of all threads are, a folder for each.
+    #[must_use]
+    pub fn temp_folder(&self) -> &Path {
+        &self.places.temp
+    }
+
     /// Bounds by these settings.
     #[must_use]
     pub fn new(settings: CurrentSettings, places: OwnPlaces) -> Arc<Self> {

@@ -8127,6 +8127,28 @@ pub struct StorageUse {
     /// Bytes of bodies in files; one that several projects have counts for each.
     #[prost(uint64, tag = "5")]
     pub body_bytes: u64,
+    /// Bytes of states of its files.
+    #[prost(uint64, tag = "6")]
+    pub checkpoint_bytes: u64,
+    /// Bytes of its threads' temporary files and of what was moved aside.
+    #[prost(uint64, tag = "7")]
+    pub temporary_bytes: u64,
+}
+/// What a place on the disk takes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StoragePlace {
+    /// What is there, in words.
+    #[prost(string, tag = "1")]
+    pub what: ::prost::alloc::string::String,
+    /// The folder.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Bytes on the disk.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Whether there is more than was counted.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
 }
 /// What was found.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -8165,6 +8187,9 @@ pub struct CheckStorageResponse {
     /// Size of the index of what was said.
     #[prost(uint64, tag = "12")]
     pub index_bytes: u64,
+    /// What the places beside the database take, the largest first; empty ones are left out.
+    #[prost(message, repeated, tag = "13")]
+    pub places: ::prost::alloc::vec::Vec<StoragePlace>,
 }
 /// Asks to mend what can be mended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8193,6 +8218,56 @@ pub struct MendStorageResponse {
     /// Whether the index of what was said is being made anew.
     #[prost(bool, tag = "6")]
     pub index_rebuilt: bool,
+}
+/// Asks what the policy of what is kept lets go.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ShowRetentionRequest {}
+/// A thread that is let go.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeavingThread {
+    /// The thread.
+    #[prost(string, tag = "1")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Its project.
+    #[prost(string, tag = "2")]
+    pub project_id: ::prost::alloc::string::String,
+    /// The root of its work tree; empty where that is not known.
+    #[prost(string, tag = "3")]
+    pub root: ::prost::alloc::string::String,
+    /// What it is called.
+    #[prost(string, tag = "4")]
+    pub title: ::prost::alloc::string::String,
+    /// When it was used last.
+    #[prost(message, optional, tag = "5")]
+    pub used_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Bytes that go with it, when those before it are gone.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+    /// The setting that says so, such as `threads.keep_days`.
+    #[prost(string, tag = "7")]
+    pub setting: ::prost::alloc::string::String,
+}
+/// What the policy lets go.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ShowRetentionResponse {
+    /// The settings, as in the file; empty when everything is kept.
+    #[prost(string, tag = "1")]
+    pub policy: ::prost::alloc::string::String,
+    /// When it was first seen that something would be deleted.
+    #[prost(message, optional, tag = "2")]
+    pub noted_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When it begins to delete, or has begun to; nothing while there is nothing to delete.
+    #[prost(message, optional, tag = "3")]
+    pub acts_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The threads, in the order in which they go.
+    #[prost(message, repeated, tag = "4")]
+    pub threads: ::prost::alloc::vec::Vec<LeavingThread>,
+    /// Whether there may be more.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
+    /// Bytes that go with them.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
 }
 /// Asks for a copy.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8359,6 +8434,31 @@ pub mod storage_service_client {
                 .insert(GrpcMethod::new("mcode.v1.StorageService", "MendStorage"));
             self.inner.unary(req, path, codec).await
         }
+        /// What the policy of what is kept lets go, and when. Changes nothing.
+        pub async fn show_retention(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ShowRetentionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowRetentionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.StorageService/ShowRetention",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.StorageService", "ShowRetention"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Writes one consistent copy of everything into a file. For people only.
         pub async fn back_up(
             &mut self,
@@ -8410,6 +8510,14 @@ pub mod storage_service_server {
             request: tonic::Request<super::MendStorageRequest>,
         ) -> std::result::Result<
             tonic::Response<super::MendStorageResponse>,
+            tonic::Status,
+        >;
+        /// What the policy of what is kept lets go, and when. Changes nothing.
+        async fn show_retention(
+            &self,
+            request: tonic::Request<super::ShowRetentionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ShowRetentionResponse>,
             tonic::Status,
         >;
         /// Writes one consistent copy of everything into a file. For people only.
@@ -8570,6 +8678,51 @@ pub mod storage_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = MendStorageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.StorageService/ShowRetention" => {
+                    #[allow(non_camel_case_types)]
+                    struct ShowRetentionSvc<T: StorageService>(pub Arc<T>);
+                    impl<
+                        T: StorageService,
+                    > tonic::server::UnaryService<super::ShowRetentionRequest>
+                    for ShowRetentionSvc<T> {
+                        type Response = super::ShowRetentionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ShowRetentionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StorageService>::show_retention(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ShowRetentionSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

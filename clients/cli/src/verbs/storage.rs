@@ -1,4 +1,6 @@
-//! What `mcode doctor` does about what is kept: `--db`, `--mend`, `--backup`, `--restore`.
+//! What `mcode doctor` does about what is kept: `--db`, `--mend`, `--retention`, `--backup`, `--restore`.
+
+mod retention;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -33,6 +35,9 @@ pub(crate) struct StorageArgs {
     /// With --db: set aside what is damaged, so that its threads can be gone on with
     #[arg(long, requires = "db")]
     pub(crate) mend: bool,
+    /// With --db: show which threads the policy of [threads] lets go, why, when, and how many bytes go with them
+    #[arg(long, requires = "db", conflicts_with = "mend")]
+    pub(crate) retention: bool,
     /// With --mend: give up stored bodies even where their folder looks as if it were not mounted
     #[arg(long, requires = "mend")]
     pub(crate) force: bool,
@@ -56,6 +61,9 @@ impl StorageArgs {
         if let Some(path) = &self.restore {
             return Some(restore(context, path, self.yes).await);
         }
+        if self.retention {
+            return Some(retention::show(context).await);
+        }
         match (self.db, self.mend) {
             (true, true) => Some(mend(context, self.yes, self.force).await),
             (true, false) => Some(check(context).await),
@@ -67,7 +75,11 @@ impl StorageArgs {
 async fn check(context: &Context) -> Outcome {
     let client = context.connect().await?;
     let found = client.check_storage(v1::CheckStorageRequest {}).await?;
-    show_message(context.form, "CheckStorageResponse", &found, Some("faults"), || report(&found))?;
+    let leaving = client.show_retention(v1::ShowRetentionRequest {}).await?;
+    show_message(context.form, "CheckStorageResponse", &found, Some("faults"), || {
+        let leaving = retention::brief(&leaving).map(|line| format!("{line}\n")).unwrap_or_default();
+        format!("{leaving}{}", report(&found))
+    })?;
     Ok(if found.faults.is_empty() { 0 } else { DAMAGED })
 }
 
@@ -128,8 +140,7 @@ async fn restore(context: &Context, path: &Path, yes: bool) -> Outcome {
     let output = run(program, path).await.map_err(|error| failed(format!("mcoded cannot be run: {error}")))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        let why = why.trim().trim_start_matches("mcoded: ").to_owned();
-        return Err(failed(format!("{why}; nothing was changed")));
+        return Err(failed(why.trim().trim_start_matches("mcoded: ").to_owned()));
     }
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match context.form {
@@ -222,14 +233,19 @@ fn space_lines(found: &v1::CheckStorageResponse) -> Vec<String> {
         size(found.free_bytes),
         size(found.index_bytes)
     )];
+    for place in &found.places {
+        let least = if place.more { "at least " } else { "" };
+        lines.push(format!("         {} {least}{}: {}", place.what, size(place.bytes), place.path));
+    }
     for row in found.r#use.iter().take(PROJECTS_PRINTED_MAX) {
         let root = if row.root.is_empty() { &row.project_id } else { &row.root };
         let threads = many(row.threads, "thread", "threads");
-        lines.push(format!(
-            "         {root}: {threads}, events {}, bodies {}",
-            size(row.log_bytes),
-            size(row.body_bytes)
-        ));
+        let mut parts = vec![("events", row.log_bytes), ("bodies", row.body_bytes)];
+        let others = [("checkpoints", row.checkpoint_bytes), ("temporary files", row.temporary_bytes)];
+        parts.extend(others.into_iter().filter(|(_, bytes)| *bytes > 0));
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let parts: Vec<String> = parts.into_iter().map(|(what, bytes)| format!("{what} {}", size(bytes))).collect();
+        lines.push(format!("         {root}: {threads}, {}", parts.join(", ")));
     }
     if found.orphans > 0 {
         lines.push(format!(

@@ -88,6 +88,108 @@ fn a_copy_is_made_and_brought_back() {
     stage.server.finish();
 }
 
+/// Runs SQL behind the daemon's back.
+fn sql(stage: &Stage, statement: &str) {
+    let edit = format!(
+        "import sqlite3,glob\n\
+         c=sqlite3.connect(glob.glob('{home}/**/mcode.db',recursive=True)[0])\n\
+         print(c.execute(\"{statement}\").rowcount)\n\
+         c.commit()\n",
+        home = stage.daemon.home().display(),
+    );
+    stage.workspace.write("edit.py", edit);
+    assert_eq!(script(&stage.workspace.path(), "python3 edit.py 2>&1"), "1\n");
+}
+
+/// A policy is shown before it acts, acts after its time of grace, and says what it did.
+#[test]
+fn a_policy_lets_go_what_was_put_away_and_nothing_before_its_time() {
+    let mut stage = Stage::configured(Script::new().repeat(2, &Reply::text("fine")), "[threads]\nkeep_days = 900\n");
+    let (away, kept) = (said_by(&stage, "put away"), said_by(&stage, "kept"));
+    let shown = stage.mcode(&["doctor", "--db", "--retention"]).ok().stdout;
+    assert!(shown.contains("keep_days = 900") && shown.contains("nothing is let go now"), "{shown}");
+    stage.mcode(&["threads", "archive", &away]).ok();
+    stage.mcode(&["config", "set", "threads.max_bytes_per_project", "1"]).ok();
+    let shown = stage.mcode(&["doctor", "--db", "--retention"]).ok().stdout;
+    assert!(shown.contains(&away) && !shown.contains(&kept), "{shown}");
+    assert!(shown.contains("threads.max_bytes_per_project") && shown.contains("Nothing is deleted before"), "{shown}");
+    let all = stage.mcode(&["doctor", "--db"]).ok().stdout;
+    assert!(all.starts_with("leaving  1 thread with ") && all.contains("--retention"), "{all}");
+    // The daemon notes it by itself.
+    stage.daemon.stop();
+    stage.daemon.restart();
+    let noted = |stage: &Stage| stage.mcode(&["doctor", "--db", "--retention", "--output", "json"]).ok().json();
+    while noted(&stage)["noted_at"].is_null() {
+        std::thread::yield_now();
+    }
+    assert_eq!(stage.json(&["threads", "list", "--archived"])["threads"].as_array().unwrap().len(), 2);
+    stage.daemon.stop();
+    sql(&stage, "update retention set since = since - 3 * 24 * 60 * 60 * 1000");
+    stage.daemon.restart();
+    let record = loop {
+        let log = stage.mcode(&["permissions", "log"]).ok().stdout;
+        if log.contains("let_go") && stage.mcode(&["threads", "show", &away]).code != 0 {
+            break log;
+        }
+        std::thread::yield_now();
+    };
+    assert!(record.contains("put away"), "{record}");
+    let left = stage.json(&["threads", "list", "--archived"])["threads"].clone();
+    assert_eq!((left.as_array().unwrap().len(), &left[0]["thread_id"]), (1, &json!(kept)));
+    stage.mcode(&["doctor", "--db"]).ok();
+    stage.server.finish();
+}
+
+/// Every place that mcode writes has a line, the largest first, and the project has its share.
+#[test]
+fn what_takes_space_is_told_place_by_place() {
+    let stage = Stage::new(Script::new());
+    stage.workspace.write("file", "x".repeat(50_000));
+    stage.server.push(Reply::tool_calls([("shell", json!({ "command": "head -c 300000 /dev/urandom > made" }))]));
+    stage.server.push(Reply::text("made"));
+    stage.ask(&["--yolo", "make it"]).ok();
+    let found = stage.mcode(&["doctor", "--db", "--output", "json"]).ok().json();
+    let places: Vec<(String, u64)> = found["places"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|place| (text(&place["what"]), place["bytes"].as_u64().unwrap()))
+        .collect();
+    assert!(places.iter().any(|(what, bytes)| what == "checkpoints" && *bytes > 300_000), "{places:?}");
+    assert!(places.iter().any(|(what, _)| what == "the daemon's log"), "{places:?}");
+    assert!(places.windows(2).all(|two| two[0].1 >= two[1].1), "{places:?}");
+    let used = &found["use"][0];
+    assert!(used["checkpoint_bytes"].as_u64().unwrap() > 300_000, "{used}");
+    let told = stage.mcode(&["doctor", "--db"]).ok().stdout;
+    let line = told.lines().find(|line| line.contains("1 thread,")).unwrap();
+    assert!(line.contains(": 1 thread, checkpoints "), "the largest first: {line}");
+    assert!(told.contains("/data/checkpoints") && told.contains("mcoded.log") || told.contains("/state"), "{told}");
+    stage.server.finish();
+}
+
+/// A disk with the bodies that is not mounted loses none of them.
+#[test]
+fn bodies_whose_folder_is_not_mounted_are_not_given_up() {
+    let mut stage = Stage::new(Script::new().reply(Reply::text(&"long ".repeat(30_000))).reply(Reply::text("fine")));
+    let thread = said_by(&stage, "a long answer");
+    let (data, aside) = (stage.daemon.home().join("data"), stage.daemon.home().join("unmounted"));
+    stage.daemon.stop();
+    std::fs::rename(data.join("blobs"), &aside).unwrap();
+    stage.daemon.restart();
+    let told = stage.mcode(&["doctor", "--db"]);
+    assert!(told.code != 0 && told.stdout.contains("as if its disk were not mounted"), "{told:?}");
+    let refused = stage.mcode(&["doctor", "--db", "--mend", "--yes", "--output", "json"]);
+    assert_eq!(refused.json()["error"]["reason"], "BODIES_ABSENT", "{refused:?}");
+    assert!(refused.json()["error"]["hint"].to_string().contains("--force"), "{refused:?}");
+    stage.daemon.stop();
+    std::fs::remove_dir_all(data.join("blobs")).unwrap();
+    std::fs::rename(&aside, data.join("blobs")).unwrap();
+    stage.daemon.restart();
+    stage.mcode(&["doctor", "--db"]).ok();
+    assert_eq!(stage.ask(&["-t", &thread, "more"]).ok().stdout, "fine\n");
+    stage.server.finish();
+}
+
 /// A program of a tool call neither mends nor copies.
 #[test]
 fn mending_and_copying_are_for_people() {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use mcode_proto::v1;
-use mcode_threads::{ArchiveError, Fault, SpaceRow, ThreadError};
+use mcode_threads::{ArchiveError, Fault, Leaving, Part, ProjectUse, ThreadError};
 use tonic::{Request, Response, Status};
 
+use crate::convert::value::time;
 use crate::services::Services;
 use crate::status::{bad_field, of_thread};
 
@@ -20,10 +21,8 @@ impl v1::storage_service_server::StorageService for Services {
     ) -> Result<Response<v1::CheckStorageResponse>, Status> {
         let check = self.deps.threads.check().await.map_err(of_thread)?;
         let space = self.deps.threads.space().await.map_err(of_thread)?;
-        let mut projects: Vec<v1::StorageUse> =
-            space.projects.into_iter().map(|(project_id, row)| used(project_id.to_string(), row)).collect();
-        projects.sort_by_key(|row| std::cmp::Reverse(row.log_bytes.saturating_add(row.body_bytes)));
-        projects.truncate(PROJECTS_TOLD_MAX);
+        let projects = space.projects.into_iter().take(PROJECTS_TOLD_MAX);
+        let (database_bytes, free_bytes, index_bytes) = space.database;
         Ok(Response::new(v1::CheckStorageResponse {
             threads: check.threads,
             events: check.events,
@@ -33,10 +32,11 @@ impl v1::storage_service_server::StorageService for Services {
             orphans: check.orphans,
             orphan_bytes: check.orphan_bytes,
             set_aside: check.set_aside,
-            r#use: projects,
-            database_bytes: space.database_bytes,
-            free_bytes: space.free_bytes,
-            index_bytes: space.index_bytes,
+            r#use: projects.map(|(project_id, used)| self::used(project_id.to_string(), used)).collect(),
+            database_bytes,
+            free_bytes,
+            index_bytes,
+            places: space.parts.into_iter().map(place).collect(),
         }))
     }
 
@@ -53,6 +53,21 @@ impl v1::storage_service_server::StorageService for Services {
             orphans: mended.orphans,
             orphan_bytes: mended.orphan_bytes,
             index_rebuilt: mended.index,
+        }))
+    }
+
+    async fn show_retention(
+        &self,
+        _: Request<v1::ShowRetentionRequest>,
+    ) -> Result<Response<v1::ShowRetentionResponse>, Status> {
+        let found = self.deps.threads.retention().await.map_err(of_thread)?;
+        Ok(Response::new(v1::ShowRetentionResponse {
+            policy: found.policy,
+            noted_at: found.noted_ms.map(time),
+            acts_at: found.acts_ms.map(time),
+            bytes: found.plan.leaving.iter().map(|leaving| leaving.bytes).sum(),
+            more: found.plan.more,
+            threads: found.plan.leaving.into_iter().map(leaving).collect(),
         }))
     }
 
@@ -84,7 +99,32 @@ fn fault(fault: Fault) -> v1::StorageFault {
     }
 }
 
-fn used(project_id: String, row: SpaceRow) -> v1::StorageUse {
-    let SpaceRow { root, threads, log_bytes, body_bytes } = row;
-    v1::StorageUse { project_id, root, threads, log_bytes, body_bytes }
+fn used(project_id: String, used: ProjectUse) -> v1::StorageUse {
+    let ProjectUse { row, checkpoint_bytes, temporary_bytes } = used;
+    v1::StorageUse {
+        project_id,
+        root: row.root,
+        threads: row.threads,
+        log_bytes: row.log_bytes,
+        body_bytes: row.body_bytes,
+        checkpoint_bytes,
+        temporary_bytes,
+    }
+}
+
+fn place(part: Part) -> v1::StoragePlace {
+    let path = part.path.display().to_string();
+    v1::StoragePlace { what: part.what.to_owned(), path, bytes: part.bytes, more: part.more }
+}
+
+fn leaving(leaving: Leaving) -> v1::LeavingThread {
+    v1::LeavingThread {
+        thread_id: leaving.thread_id.to_string(),
+        project_id: leaving.project_id.to_string(),
+        root: leaving.root,
+        title: leaving.title,
+        used_at: Some(time(leaving.updated_at_ms)),
+        bytes: leaving.bytes,
+        setting: leaving.why.key().to_owned(),
+    }
 }

@@ -158,7 +158,9 @@ impl Store {
             Ok(known.query_row([], |row| row.get::<_, bool>(0))?)
         });
         if known.await? {
-            self.writer.change(|transaction, _now| Ok(transaction.execute("DELETE FROM retention", []).map(drop)?)).await?;
+            self.writer
+                .change(|transaction, _now| Ok(transaction.execute("DELETE FROM retention", []).map(drop)?))
+                .await?;
         }
         Ok(())
     }
@@ -398,8 +400,7 @@ impl<'r> Planning<'r> {
 
     fn payload(&self, log: &str, after: i64, upto: i64) -> rusqlite::Result<u64> {
         let sql = "SELECT coalesce(sum(octet_length(payload)), 0) FROM events WHERE thread_id = ?1 AND seq > ?2 AND seq <= ?3";
-        let bytes: i64 =
-            self.connection.prepare_cached(sql)?.query_row(params![log, after, upto], |row| row.get(0))?;
+        let bytes: i64 = self.connection.prepare_cached(sql)?.query_row(params![log, after, upto], |row| row.get(0))?;
         Ok(u64::try_from(bytes).unwrap_or(0))
     }
 

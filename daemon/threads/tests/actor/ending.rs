@@ -136,3 +136,27 @@ async fn an_ephemeral_thread_is_forgotten_when_nobody_watches_it_also_by_the_nex
     tokio::time::timeout(std::time::Duration::from_secs(40), forgotten).await.expect("both are forgotten");
     assert!(rig.store().run(left.run_id).await.unwrap().is_none());
 }
+
+/// A look at the files may take as long as the disk likes, or wait for somebody else's.
+#[tokio::test]
+async fn a_cancel_waits_for_no_look_at_the_files() {
+    let rig = Rig::new(vec![Step::Say("fine"), Step::Call(vec![("command", json!({}))]), Step::Say("on")]);
+    let (thread_id, _) = rig.start("one").await;
+    rig.idle(thread_id).await;
+    let depot = std::fs::read_dir(rig.root.join("data/checkpoints")).unwrap().next().unwrap().unwrap().path();
+    let lock = std::fs::File::options().append(true).open(depot.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let mut prompt = rig.prompt(Some(thread_id), "two");
+    prompt.approval = Some(mcode_events::run::ApprovalPolicy::All);
+    let started = rig.threads.start_run(prompt).await.unwrap();
+    // The call is on record, and the look before it gets no lock for as long as this test holds it.
+    rig.until(thread_id, "the call to be on record", |state| !state.open.tool_calls.is_empty()).await;
+    let cancelled = tokio::time::timeout(std::time::Duration::from_secs(10), rig.threads.cancel_run(started.run_id));
+    let row = cancelled.await.expect("the cancel waits for the look").unwrap();
+    assert_eq!(row.record.status, RunStatus::Cancelled);
+    assert_eq!(*rig.runs.borrow(), 0, "the call runs without the state before it");
+    whole(&rig.kinds(thread_id).await);
+    lock.unlock().unwrap();
+    rig.threads.start_run(rig.prompt(Some(thread_id), "three")).await.unwrap();
+    assert_eq!(said(&*rig.idle(thread_id).await).last().map(String::as_str), Some("on"));
+}

@@ -8,6 +8,7 @@ mod limits;
 mod recovery;
 mod resending;
 mod resuming;
+mod retaining;
 mod rig;
 mod space;
 mod starting;

@@ -304,6 +304,7 @@ impl Rig {
             rules: RuleBook::new(Arc::clone(&current), store.clone(), time, Default::default(), Vec::new()),
             models: Arc::new(Models(Arc::clone(&script))),
             tools: Arc::new(ToolSet::new(tools)),
+            places: Vec::new(),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
             depots: mcode_threads::Depots::new(root.join("data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>),
             spool: root.clone(),
