@@ -12,6 +12,7 @@ use clap::Parser;
 use mcode_config::ConfigHandle;
 use mcode_endpoint::{Activated, EndpointError, SocketPath, bind, lock_file, lock_socket};
 use mcode_env::{Clock, Dirs, SystemClock};
+use mcode_store::ArchiveError;
 use mcode_text::chain;
 
 use crate::failure::Failure;
@@ -113,8 +114,12 @@ async fn serve(dirs: &Dirs, socket: &SocketPath, activated: Activated) -> Result
 async fn restore(dirs: &Dirs, socket: &SocketPath, archive: &Path) -> Result<(), Failure> {
     let _data_lock = lock_data(dirs, socket).await?;
     let now = SystemClock.now().to_string().replace([':', '.'], "");
-    let restored = mcode_store::restore(archive, &dirs.database(), &dirs.blobs(), &now)
-        .map_err(|error| Failure::config(format!("{}: {}", archive.display(), chain(&error))))?;
+    let restored = mcode_store::restore(archive, &dirs.database(), &dirs.blobs(), &now).map_err(|error| {
+        // Of one that could not even be taken back the error says so itself.
+        let unchanged = !matches!(error, ArchiveError::Unfinished(_));
+        let end = if unchanged { "; nothing was changed" } else { "" };
+        Failure::config(format!("{}: {}{end}", archive.display(), chain(&error)))
+    })?;
     tracing::warn!(archive = %archive.display(), ?restored, "a copy was brought back");
     let told = serde_json::json!({
         "threads": restored.copied.threads,

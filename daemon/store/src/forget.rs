@@ -97,9 +97,7 @@ pub(crate) fn cut(transaction: &Transaction<'_>) -> Result<Option<Cut>, StoreErr
     let kept = crate::lineage::needed(transaction, log)?.unwrap_or(0);
     let (from, done) = reach(transaction, &name, kept)?;
     crate::search::forget(transaction, &name, from)?;
-    transaction
-        .prepare_cached("DELETE FROM events WHERE thread_id = ?1 AND seq > ?2")?
-        .execute(params![name, from])?;
+    transaction.prepare_cached("DELETE FROM events WHERE thread_id = ?1 AND seq > ?2")?.execute(params![name, from])?;
     transaction
         .prepare_cached("DELETE FROM quarantine WHERE thread_id = ?1 AND seq > ?2")?
         .execute(params![name, from])?;

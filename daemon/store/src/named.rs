@@ -81,12 +81,7 @@ pub(crate) fn forget(transaction: &Transaction<'_>, log: &str) -> rusqlite::Resu
 }
 
 /// What a log names after one body, in the order of hashes, and how often.
-pub(crate) fn after(
-    connection: &Connection,
-    log: &str,
-    after: &str,
-    max: u32,
-) -> rusqlite::Result<Vec<(String, u32)>> {
+pub(crate) fn after(connection: &Connection, log: &str, after: &str, max: u32) -> rusqlite::Result<Vec<(String, u32)>> {
     connection
         .prepare_cached(
             "SELECT hash, times FROM named WHERE thread_id = ?1 AND hash > ?2 ORDER BY thread_id, hash LIMIT ?3",

@@ -21,9 +21,8 @@ mod schema;
 pub use duration::{DurationError, parse_duration};
 pub use edit::{CHANGE_WAIT, Change, ConfigEdit, ConfigFile, EditError};
 pub use effective::{
-    Keeping,
-    Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
-    Sandbox, SandboxNetwork, WrittenRule,
+    Effective, Keeping, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry,
+    RuleSource, Sandbox, SandboxNetwork, WrittenRule,
 };
 pub use error::ConfigError;
 pub use handle::{CONFIG_BYTES_MAX, ConfigHandle, Managed, Origin, parse_packs};

@@ -8,9 +8,8 @@ use toml::Spanned;
 
 use crate::duration::parse_duration;
 use crate::effective::{
-    Keeping,
-    Effective, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry, RuleSource,
-    Sandbox, SandboxNetwork, WrittenRule,
+    Effective, Keeping, Limits, LoginEntry, ModelEntry, PackEntry, PermissionRules, PermissionTest, ProviderEntry,
+    RuleSource, Sandbox, SandboxNetwork, WrittenRule,
 };
 
 /// One file, after it was checked. Keys that are not known were named as warnings already.

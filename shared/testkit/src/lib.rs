@@ -16,6 +16,8 @@
 pub mod crash;
 #[cfg(unix)]
 pub mod daemon;
+#[cfg(unix)]
+pub mod failing_disk;
 pub mod model_server;
 pub mod oauth_issuer;
 #[cfg(unix)]
@@ -26,6 +28,8 @@ pub mod workspace;
 pub use crash::Crashes;
 #[cfg(unix)]
 pub use daemon::{Output, TestDaemon, program};
+#[cfg(unix)]
+pub use failing_disk::{DiskFailure, FailingDisk};
 #[cfg(unix)]
 pub use processes::{command_lines, nap, running, sleeping};
 pub use workspace::Workspace;

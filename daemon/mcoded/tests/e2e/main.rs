@@ -13,6 +13,7 @@ mod closing;
 mod denying;
 mod ending;
 mod explaining;
+mod filling;
 mod hiding;
 mod histories;
 mod hosting;

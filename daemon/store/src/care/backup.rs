@@ -35,6 +35,12 @@ const MANIFEST: &str = "manifest.json";
 
 /// Where a file is unpacked and looked at, beside the database.
 const STAGING: &str = "restoring";
+/// In there, when all of it may take its place: the name of the folder for what was there before.
+const READY: &str = "ready";
+/// What that name begins with.
+const FORMER: &str = "before-restore-";
+/// Bytes that it may have.
+const NAME_BYTES_MAX: u64 = 256;
 
 /// A copy cannot be made or brought back.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +56,9 @@ pub enum ArchiveError {
     /// The file is not a whole copy, or not one of ours.
     #[error("it is not a copy that can be brought back: {0}")]
     Refused(String),
+    /// A copy was being brought back when it failed, and what was there before could not be put back.
+    #[error("{0}; the next start of the daemon goes on with it")]
+    Unfinished(Box<ArchiveError>),
     /// The store does not work.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -62,6 +71,7 @@ impl ArchiveError {
         match self {
             Self::Path { source, .. } => crate::error::out_of_space(source),
             Self::Store(error) => error.is_disk_full(),
+            Self::Unfinished(error) => error.is_disk_full(),
             Self::Refused(_) => false,
         }
     }
@@ -73,6 +83,7 @@ impl From<ArchiveError> for StoreError {
             ArchiveError::Store(error) => error,
             ArchiveError::Path { path, source } => Self::Io { path, source },
             ArchiveError::Refused(why) => Self::Undone(why),
+            unfinished @ ArchiveError::Unfinished(_) => Self::Undone(unfinished.to_string()),
         }
     }
 }
@@ -207,6 +218,7 @@ fn sync_folder(_folder: &Path) -> std::io::Result<()> {
 pub fn restore(archive: &Path, database: &Path, blobs: &Path, now: &str) -> Result<Restored, ArchiveError> {
     let folder = database.parent().unwrap_or(Path::new("."));
     mcode_env::files::create_private_dir(folder).map_err(at(folder))?;
+    finish(database, blobs)?;
     let staging = folder.join(STAGING);
     if staging.exists() {
         std::fs::remove_dir_all(&staging).map_err(at(&staging))?;
@@ -220,7 +232,11 @@ pub fn restore(archive: &Path, database: &Path, blobs: &Path, now: &str) -> Resu
             return Err(error);
         }
     };
-    let former = exchange(&staging, database, blobs, &folder.join(format!("before-restore-{now}")))?;
+    let former = folder.join(format!("{FORMER}{now}"));
+    if former.symlink_metadata().is_ok() {
+        return Err(at(&former)(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it is there already")));
+    }
+    let former = exchange(&staging, database, blobs, &former)?;
     std::fs::remove_dir_all(&staging).ok();
     Ok(Restored { copied, former })
 }
@@ -338,34 +354,101 @@ fn verify(unpacked: &Unpacked, staging: &Path) -> Result<Copied, ArchiveError> {
     })
 }
 
-/// Puts what is there aside and what was unpacked in its place. When that fails in between, all of it is taken back.
-fn exchange(staging: &Path, database: &Path, blobs: &Path, former: &Path) -> Result<Option<PathBuf>, ArchiveError> {
-    let beside = |end: &str| {
-        let mut name = database.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let (wal, shm) = (beside("-wal"), beside("-shm"));
-    let there: Vec<&Path> =
-        [database, &wal, &shm, blobs].into_iter().filter(|path| path.symlink_metadata().is_ok()).collect();
-    if !there.is_empty() {
-        std::fs::create_dir(former).map_err(at(former))?;
+/// Where everything is that an exchange moves.
+struct Exchange<'p> {
+    staging: &'p Path,
+    database: &'p Path,
+    blobs: &'p Path,
+    former: PathBuf,
+}
+
+impl Exchange<'_> {
+    /// What is still to be moved, in its order: what is there goes aside right before what takes its place comes. The
+    /// database comes last, so that nothing is read of half an exchange.
+    fn moves(&self) -> Vec<(PathBuf, PathBuf)> {
+        let aside = |path: &Path| (path.to_path_buf(), self.former.join(path.file_name().unwrap_or_default()));
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        let beside = |end: &str| {
+            let mut name = self.database.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        };
+        let (new_database, new_blobs) = (self.staging.join(DATABASE), self.staging.join(BLOBS));
+        let mut moves = Vec::new();
+        if is_there(&new_database) {
+            moves.extend([beside("-wal"), beside("-shm")].iter().filter(|path| is_there(path)).map(|path| aside(path)));
+        }
+        for (new, place) in [(new_blobs, self.blobs), (new_database, self.database)] {
+            if is_there(&new) {
+                moves.extend(is_there(place).then(|| aside(place)));
+                moves.push((new, place.to_path_buf()));
+            }
+        }
+        moves
     }
+
+    /// Moves all of it; when something cannot be moved, what was moved before is told.
+    fn carry_out(&self) -> Result<(), (ArchiveError, Vec<(PathBuf, PathBuf)>)> {
+        let mut done: Vec<(PathBuf, PathBuf)> = Vec::new();
+        for (from, to) in self.moves() {
+            if to.starts_with(&self.former)
+                && let Err(error) = std::fs::create_dir_all(&self.former)
+            {
+                return Err((at(&self.former)(error), done));
+            }
+            if let Err(error) = std::fs::rename(&from, &to) {
+                return Err((at(&to)(error), done));
+            }
+            done.push((from, to));
+        }
+        Ok(())
+    }
+}
+
+/// Puts what is there aside and what was unpacked in its place. When that fails in between, all of it is taken back; when
+/// it is cut off, the next start finishes it.
+fn exchange(staging: &Path, database: &Path, blobs: &Path, former: &Path) -> Result<Option<PathBuf>, ArchiveError> {
     let unpacked_blobs = staging.join(BLOBS);
     std::fs::create_dir_all(&unpacked_blobs).map_err(at(&unpacked_blobs))?;
-    let aside = there.iter().map(|path| (path.to_path_buf(), former.join(path.file_name().unwrap_or_default())));
-    let new = [(unpacked_blobs, blobs.to_path_buf()), (staging.join(DATABASE), database.to_path_buf())];
-    let mut done: Vec<(PathBuf, PathBuf)> = Vec::new();
-    for (from, to) in aside.chain(new) {
-        if let Err(error) = std::fs::rename(&from, &to) {
-            for (from, to) in done.iter().rev() {
-                std::fs::rename(to, from).ok();
+    for shelf in std::fs::read_dir(&unpacked_blobs).map_err(at(&unpacked_blobs))?.flatten() {
+        sync_folder(&shelf.path()).map_err(at(&unpacked_blobs))?;
+    }
+    sync_folder(&unpacked_blobs).map_err(at(&unpacked_blobs))?;
+    let ready = staging.join(READY);
+    let name = former.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    mcode_env::files::write_atomic(&ready, name.as_bytes()).map_err(at(&ready))?;
+    let exchange = Exchange { staging, database, blobs, former: former.to_path_buf() };
+    if let Err((error, done)) = exchange.carry_out() {
+        let taken_back = done.iter().rev().try_for_each(|(from, to)| std::fs::rename(to, from));
+        // Where even that fails, half of it is there, and whoever opens the store next goes on with it.
+        return Err(match taken_back.and_then(|()| std::fs::remove_file(&ready)) {
+            Ok(()) => {
+                std::fs::remove_dir(former).ok();
+                error
             }
-            return Err(at(&to)(error));
-        }
-        done.push((from, to));
+            Err(_) => ArchiveError::Unfinished(Box::new(error)),
+        });
     }
     let folder = database.parent().unwrap_or(Path::new("."));
     sync_folder(folder).map_err(at(folder))?;
-    Ok((!there.is_empty()).then(|| former.to_path_buf()))
+    Ok(former.is_dir().then(|| former.to_path_buf()))
+}
+
+/// Finishes an exchange that was cut off, so that what is opened next is one whole store.
+pub(crate) fn finish(database: &Path, blobs: &Path) -> Result<(), ArchiveError> {
+    let folder = database.parent().unwrap_or(Path::new("."));
+    let staging = folder.join(STAGING);
+    let ready = staging.join(READY);
+    let name = match mcode_env::files::read_text_bounded(&ready, NAME_BYTES_MAX) {
+        Ok(name) => name,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(at(&ready)(error)),
+    };
+    if !name.starts_with(FORMER) || name.contains(['/', '\\']) {
+        return Err(refused(format!("{} names no folder of a restore", ready.display())));
+    }
+    let exchange = Exchange { staging: &staging, database, blobs, former: folder.join(name) };
+    exchange.carry_out().map_err(|(error, _)| error)?;
+    sync_folder(folder).map_err(at(folder))?;
+    std::fs::remove_dir_all(&staging).map_err(at(&staging))
 }

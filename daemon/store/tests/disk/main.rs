@@ -12,6 +12,8 @@ mod backup;
 mod care;
 mod chain;
 mod damage;
+#[cfg(target_os = "linux")]
+mod failing;
 mod forgetting;
 mod forks;
 mod importing;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub struct Rig {
     /// Gone when the test ends.
-    _dir: TempDir,
+    _dir: Option<TempDir>,
     pub root: PathBuf,
     pub clock: Arc<ManualClock>,
     pub ids: SeededIds,
@@ -23,7 +23,12 @@ impl Rig {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
-        Self { _dir: dir, root, clock: Arc::new(ManualClock::default()), ids: SeededIds::new(7) }
+        Self { _dir: Some(dir), ..Self::at(root) }
+    }
+
+    /// A store in a folder that is there already and stays.
+    pub fn at(root: PathBuf) -> Self {
+        Self { _dir: None, root, clock: Arc::new(ManualClock::default()), ids: SeededIds::new(7) }
     }
 
     pub fn database(&self) -> PathBuf {
@@ -73,6 +78,11 @@ impl Rig {
     /// A new thread that begins with what another was.
     pub fn thread_of(&self, state: ThreadState) -> Thread {
         Thread { state: ThreadState { thread_id: ThreadId::from_uuid(self.ids.next()), ..state }, first: None }
+    }
+
+    /// A thread of the store, as it stands.
+    pub async fn known(&self, store: &Store, thread_id: ThreadId) -> Thread {
+        Thread { state: store.load(thread_id).await.unwrap().unwrap().state, first: None }
     }
 
     pub fn run_id(&self) -> RunId {

@@ -10,6 +10,7 @@ use mcode_ids::Seq;
 use mcode_store::{AppendError, Store};
 
 use crate::rig::{Rig, Thread, words};
+use crate::search::{find, indexed, said};
 
 /// A small disk; unmounted when dropped.
 struct SmallDisk(std::path::PathBuf);
@@ -163,4 +164,47 @@ async fn whichever_write_fails_nothing_is_half_there() {
 fn files_in(dir: &Path) -> usize {
     let shelves = std::fs::read_dir(dir).unwrap().map(|shelf| shelf.unwrap().path());
     shelves.map(|shelf| std::fs::read_dir(shelf).unwrap().count()).sum()
+}
+
+/// What was said is found as far as it was looked through; the rest when there is space again.
+#[tokio::test]
+async fn an_index_that_meets_a_full_disk_finds_what_it_knows_and_catches_up() {
+    let rig = Rig::new();
+    let Some(disk) = SmallDisk::over(&rig.root) else {
+        return elsewhere("an_index_that_meets_a_full_disk_finds_what_it_knows_and_catches_up");
+    };
+    disk.resize(16 << 20);
+    let store = rig.open();
+    let mut thread = rig.thread();
+    store.append(thread.next(vec![said("the very first words")], 1)).await.unwrap();
+    indexed(&store).await;
+    for number in 0..40 {
+        // Words that are all different take space in an index.
+        let words: String = (0..800).map(|word| format!("w{number}x{word} ")).collect();
+        store.append(thread.next(vec![said(&words)], 1)).await.unwrap();
+    }
+    // There is room for one page, then for two, and so on: each write of it fails once.
+    let mut failures = 0;
+    for pages in (0..).step_by(8) {
+        disk.resize(disk.used() + pages * 4096);
+        let looked = store.index_some().await;
+        disk.resize(16 << 20);
+        match looked {
+            Err(error) => {
+                assert!(error.is_disk_full(), "{error:?}");
+                failures += 1;
+                let found = find(&store, "first words").await;
+                assert_eq!((found.hits.len(), found.behind), (1, 1), "{pages} pages");
+                assert!(find(&store, "w39x799").await.hits.is_empty(), "{pages} pages");
+                let check = store.check().await.unwrap();
+                assert!(check.is_whole(), "{pages} pages: {check:?}");
+            }
+            Ok(_) => break,
+        }
+    }
+    assert!(failures > 2, "{failures}");
+    indexed(&store).await;
+    let found = find(&store, "w39x799").await;
+    assert_eq!((found.hits.len(), found.behind), (1, 0));
+    assert!(store.check().await.unwrap().is_whole());
 }
