@@ -119,7 +119,9 @@ static void on_call(int signal, siginfo_t *info, void *context) {
     for (int n = 0; n < 5; n++) a[n] = (long)ARGUMENT(uc, n);
     long result = 0;
     int fails = 0;
-    if (concerns(number, a, &needs_space)) {
+    int is_write = number == SYS_write || number == SYS_pwrite64;
+    int counts = concerns(number, a, &needs_space) && (how != 'f' || needs_space) && (how != 'h' || (is_write && a[2] > 1));
+    if (counts) {
         long at = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
         if (at == fail_at) fired();
         /* k: the power is cut. e: one call fails. f: the disk is full from here on. h: of a write half is done. */
@@ -128,10 +130,10 @@ static void on_call(int signal, siginfo_t *info, void *context) {
         } else if (how == 'e' && at == fail_at) {
             fails = 1;
             result = -EIO;
-        } else if (how == 'f' && at >= fail_at && fail_at > 0 && needs_space) {
+        } else if (how == 'f' && at >= fail_at && fail_at > 0) {
             fails = 1;
             result = -ENOSPC;
-        } else if (how == 'h' && at == fail_at && (number == SYS_write || number == SYS_pwrite64) && a[2] > 1) {
+        } else if (how == 'h' && at == fail_at) {
             /* The rest of it, if it is tried, does not fit either; of a power cut it is what was on its way. */
             call(number, a[0], a[1], a[2] / 2, a[3], 0);
             call(SYS_kill, getpid(), SIGKILL, 0, 0, 0);

@@ -29,11 +29,11 @@ const SOURCE: &str = include_str!("failing_disk.c");
 pub enum DiskFailure {
     /// One call fails with an error of the device; later ones do not.
     Once,
-    /// From one call on there is no space: writes and renames fail, syncs do not.
+    /// From one call on there is no space: writes and renames fail; syncs do not, and do not count.
     Full,
     /// The power is cut before a call.
     PowerCut,
-    /// The power is cut in the middle of a write: half of it is on the disk.
+    /// The power is cut in the middle of a write: half of it is on the disk. Only writes count.
     TornWrite,
 }
 
