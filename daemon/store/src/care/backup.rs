@@ -224,7 +224,10 @@ pub fn restore(archive: &Path, database: &Path, blobs: &Path, now: &str) -> Resu
         std::fs::remove_dir_all(&staging).map_err(at(&staging))?;
     }
     mcode_env::files::create_private_dir(&staging).map_err(at(&staging))?;
-    let looked = unpack(archive, &staging).and_then(|unpacked| verify(&unpacked, &staging));
+    let looked = unpack(archive, &staging).and_then(|unpacked| verify(&unpacked, &staging)).and_then(|copied| {
+        forget_policy(&staging.join(DATABASE))?;
+        Ok(copied)
+    });
     let copied = match looked {
         Ok(copied) => copied,
         Err(error) => {
@@ -352,6 +355,16 @@ fn verify(unpacked: &Unpacked, staging: &Path) -> Result<Copied, ArchiveError> {
         bodies: unpacked.bodies,
         missing: bodies["missing"].as_u64().unwrap_or(0),
     })
+}
+
+/// Has a policy of what is kept wait anew: what was brought back is not to go again at once.
+fn forget_policy(database: &Path) -> Result<(), ArchiveError> {
+    let connection = Connection::open(database)?;
+    let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'retention')";
+    if connection.query_row(is_there, [], |row| row.get(0))? {
+        connection.execute("DELETE FROM retention", [])?;
+    }
+    Ok(())
 }
 
 /// Where everything is that an exchange moves.

@@ -172,6 +172,14 @@ async fn a_plan_is_bounded_and_a_policy_waits_anew_when_it_is_changed() {
     assert_eq!(store.note_policy(policy).await.unwrap(), since + DAY, "the one before waits anew too");
     store.forget_policy().await.unwrap();
     assert_eq!(store.policy_noted(policy).await.unwrap(), None);
+    // What is brought back is not deleted again at once.
+    store.note_policy(policy).await.unwrap();
+    let copy = rig.root.join("copy.tar");
+    store.back_up(copy.clone()).await.unwrap();
+    let other = Rig::new();
+    mcode_store::restore(&copy, &other.database(), &other.blobs(), "now").unwrap();
+    assert_eq!(other.open().policy_noted(policy).await.unwrap(), None);
+    store.forget_policy().await.unwrap();
     // A clock that was wrong does not have it act at once, nor never.
     rig.sql(&format!("INSERT INTO retention VALUES (1, '{}', {})", policy.text(), since + 999 * DAY));
     assert_eq!(store.note_policy(policy).await.unwrap(), since + DAY);
