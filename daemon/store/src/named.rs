@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use mcode_events::blob::Blobs;
+use mcode_ids::ThreadId;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::blobs::BlobFiles;
@@ -158,7 +159,6 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use mcode_env::{IdGen, SeededIds};
-    use mcode_ids::ThreadId;
 
     use super::*;
     use crate::schema;

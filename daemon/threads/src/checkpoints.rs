@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use mcode_agent::TakeSnapshot;
 use mcode_checkpoints::{
-    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Limits, Lookout, Pick, Settings, Span, TreePath,
+    ChangeKind, CheckpointError, Choice, Depot, DiffBody, FileDiff, Hint, Limits, Lookout, Pick, Settings, Span,
+    TreePath,
 };
 use mcode_env::Clock;
 use mcode_events::checkpoint::{ChangedFile, Changes, CheckpointMark, FILES_NAMED_MAX};

@@ -65,9 +65,8 @@ pub use mcode_histories::foreign::{Found as Conversation, Maker, Places, Report}
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
     ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GRACE_MS, GrantRow, KEEP_TAG, Leaving, Mended,
-    Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow, UsageFilter,
-    UsageGroup,
-    UsageReport, UsageRow, UsageSums,
+    Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow,
+    UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};

@@ -163,7 +163,7 @@ fn what_takes_space_is_told_place_by_place() {
     let used = &found["use"][0];
     assert!(used["checkpoint_bytes"].as_u64().unwrap() > 300_000, "{used}");
     let told = stage.mcode(&["doctor", "--db"]).ok().stdout;
-    let line = told.lines().find(|line| line.contains("1 thread,")).unwrap();
+    let line = told.lines().find(|line| line.contains(": 1 thread,")).unwrap();
     assert!(line.contains(": 1 thread, checkpoints "), "the largest first: {line}");
     assert!(told.contains("/data/checkpoints") && told.contains("the daemon's log 20 kB"), "{told}");
     stage.server.finish();

@@ -297,6 +297,7 @@ impl<'r> Planning<'r> {
                AND t.pinned = 0 AND t.ephemeral = 0 AND (?2 IS NULL OR coalesce(p.joined, t.project_id) = ?2)
                AND (t.archived = 1 OR t.updated_at < ?5)
                AND NOT EXISTS (SELECT 1 FROM json_each(t.tags) AS tag WHERE tag.value = ?3)
+               AND NOT EXISTS (SELECT 1 FROM imports WHERE imports.thread_id = t.thread_id AND imports.at >= min(?1, ?5))
                AND NOT EXISTS (SELECT 1 FROM pending WHERE pending.thread_id = t.thread_id)
              ORDER BY t.updated_at, t.thread_id LIMIT ?4",
         )?;

@@ -275,7 +275,7 @@ async fn whatever_call_of_a_migration_fails_the_next_start_finishes_it() {
     let connection = before.alone();
     connection
         .execute_batch(
-            "DROP TABLE leaving; DROP TABLE retention; PRAGMA user_version = 6; PRAGMA auto_vacuum = NONE; VACUUM",
+            "DROP TABLE leaving; DROP TABLE retention; PRAGMA user_version = 7; PRAGMA auto_vacuum = NONE; VACUUM",
         )
         .unwrap();
     drop(connection);
@@ -290,7 +290,7 @@ async fn whatever_call_of_a_migration_fails_the_next_start_finishes_it() {
             .unwrap()
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 7, "{name}");
+        assert_eq!(version, 8, "{name}");
     })
     .await;
 }

@@ -133,7 +133,7 @@ async fn a_thread_from_elsewhere_is_seen_when_all_of_it_is_there() {
     assert_eq!(found.hits.len(), 1);
     let check = store.check().await.unwrap();
     assert!(check.is_whole(), "{check:?}");
-    assert!(store.mend().await.unwrap().threads.is_empty());
+    assert!(store.mend(false).await.unwrap().threads.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,6 +54,12 @@ async fn what_was_not_used_for_longer_goes_and_what_is_held_stays() {
     assert_eq!(ids(&plan), [oldest.id(), older.id()]);
     assert!(plan.leaving.iter().all(|it| it.why == Why::Age && (1000..1500).contains(&it.bytes)), "{plan:#?}");
     assert_eq!(store.plan(Policy::default(), now).await.unwrap(), Plan::default(), "off");
+    // What came from elsewhere is as old as it was there, and is not to go as soon as it came.
+    let came = now - 5 * DAY;
+    rig.sql(&format!("INSERT INTO imports VALUES ('{}', 'key', 'state', {came}, 2)", oldest.id()));
+    assert_eq!(ids(&store.plan(policy, now).await.unwrap()), [older.id()]);
+    rig.sql("UPDATE imports SET at = at - 26 * 24 * 60 * 60 * 1000");
+    assert_eq!(ids(&store.plan(policy, now).await.unwrap()), [oldest.id(), older.id()]);
     assert_eq!(ids(&store.plan(policy, now + DAY + 1).await.unwrap()).last(), Some(&new.id()));
 }
 

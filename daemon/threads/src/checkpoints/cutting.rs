@@ -1,9 +1,10 @@
 //! States of files on a disk that fails or fills, and restores that are cut off.
 
+use std::collections::HashSet;
 use std::process::Command;
 
+use mcode_agent::Care;
 use mcode_env::ManualClock;
-use mcode_ids::CheckpointId;
 use mcode_testkit::{DiskFailure, FailingDisk};
 
 use super::*;
@@ -34,9 +35,7 @@ fn span(base: &std::path::Path) -> Span {
 fn listing(base: &std::path::Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(base.join("project")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<(String, String)> = entries
-        .map(|path| {
-            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap())
-        })
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap()))
         .collect();
     files.sort();
     files
@@ -129,11 +128,7 @@ fn a_dry_run_after_a_restore_that_was_cut_off_changes_nothing() {
         let would = bring_back(&base, true).unwrap_or_else(|_| panic!("cut at {at}: nothing could be told"));
         let name = format!("cut at {at}, {is_cut}: {would:?}");
         assert_eq!(listing(&base), left, "{name}");
-        assert_eq!(
-            depot(&base).interrupted().unwrap().is_some(),
-            is_cut,
-            "{name}: what was cut off is still known"
-        );
+        assert_eq!(depot(&base).interrupted().unwrap().is_some(), is_cut, "{name}: what was cut off is still known");
         let visible = |files: &[(String, String)]| files.iter().filter(|(name, _)| name.len() == 1).count();
         assert_eq!(visible(&left), 4, "{name}: {left:?}");
         if is_cut && left != old && left != new {
