@@ -1,9 +1,10 @@
 //! Threads by what they are called: titles and tags, as people remember them rather than as they are written.
 //!
-//! Each word of a query has to be there, with letters left out, and in longer words with one or two that are wrong. All
-//! titles are looked at; ten thousand take a few milliseconds.
+//! Each word of a query has to be there, perhaps with letters left out. All titles are looked at; ten thousand take some
+//! tens of milliseconds.
 
-use frizbee::{CaseMatching, Config, Matcher, Matching, Pattern, PatternConfig, UnicodeMatching};
+use fuzzy_matcher::FuzzyMatcher;
+use fuzzy_matcher::skim::SkimMatcherV2;
 use mcode_ids::ThreadId;
 use rusqlite::ToSql;
 
@@ -20,12 +21,9 @@ pub const TITLE_HITS_MAX: usize = 500;
 /// What a title has that is the very query; others have less.
 pub(crate) const EXACT: u32 = 1_000_000;
 
-/// Letters of a word for one that may be wrong or missing.
-const LETTERS_FOR_A_TYPO: usize = 4;
-
 /// How well a word has to be met, in hundredths of how well it meets itself: letters that only happen to come in this
 /// order in a long title are no match.
-const MET_MIN: u32 = 58;
+const MET_MIN: i64 = 70;
 
 /// A thread that is called about as a query says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,49 +97,29 @@ fn ranked(query: &str, words: &[Word<'_>], titles: &[Title]) -> Vec<Called> {
     called
 }
 
-fn matcher(word: Word<'_>) -> Matcher {
-    let letters = word.text.chars().count();
-    let typos = u16::try_from(letters / LETTERS_FOR_A_TYPO).unwrap_or(u16::MAX);
-    let unicode = if word.text.is_ascii() { UnicodeMatching::Smart } else { UnicodeMatching::Always };
-    let matching = if word.quoted { Matching::Substring } else { Matching::Fuzzy };
-    let config =
-        Config::default().casing(CaseMatching::Ignore).unicode(unicode).matching(matching).max_typos(Some(typos));
-    // The word as it is: what other programs read as signs for patterns are letters here.
-    Matcher::new(Pattern::new(word.text, PatternConfig::default()), &config)
-}
-
 /// How well a word is met by each line; `None` where it is not.
 fn met(word: Word<'_>, lines: &[&str]) -> Vec<Option<u32>> {
-    let mut matcher = matcher(word);
-    let own = matcher.match_list(&[word.text]).first().map_or(0, |own| u32::from(own.score));
+    let matcher = SkimMatcherV2::default().ignore_case();
+    let own = matcher.fuzzy_match(word.text, word.text).unwrap_or(0);
     let least = own * MET_MIN / 100;
     let plain = word.text.to_lowercase();
-    let mut met = vec![None; lines.len()];
-    for found in matcher.match_list(lines) {
-        let at = found.index as usize;
-        let (Some(place), Some(line)) = (met.get_mut(at), lines.get(at)) else { continue };
-        let score = u32::from(found.score);
-        if score >= least || line.to_lowercase().contains(&plain) {
-            *place = Some(score);
-        }
-    }
-    met
+    let one = |line: &&str| {
+        let score = matcher.fuzzy_match(line, word.text)?;
+        let literal = || line.to_lowercase().contains(&plain);
+        let met = if word.quoted { literal() } else { score >= least || literal() };
+        met.then(|| u32::try_from(score).unwrap_or(0))
+    };
+    lines.iter().map(one).collect()
 }
 
 /// A line with what of it fits.
 pub(crate) fn marked(line: &str, query: &str) -> Snippet {
+    let matcher = SkimMatcherV2::default().ignore_case();
     let starts: Vec<usize> = line.char_indices().map(|(at, _)| at).chain([line.len()]).collect();
     let mut places: Vec<(usize, usize)> = Vec::new();
     for word in snippet::words(query) {
-        let mut matcher = matcher(word);
-        let mut config = matcher.config().clone();
-        // So that places are counted in characters whatever the line holds.
-        config.unicode = UnicodeMatching::Always;
-        matcher.set_config(config);
-        for found in matcher.match_list_indices(&[line]) {
-            let place = |at: &u32| Some((*starts.get(*at as usize)?, *starts.get(*at as usize + 1)?));
-            places.extend(found.indices.iter().filter_map(place));
-        }
+        let letters = matcher.fuzzy_indices(line, word.text).map(|(_, letters)| letters).unwrap_or_default();
+        places.extend(letters.into_iter().filter_map(|at| Some((*starts.get(at)?, *starts.get(at + 1)?))));
     }
     snippet::in_one_line(line, (0, line.len()), &snippet::joined(places))
 }
@@ -189,8 +167,7 @@ mod tests {
         for (query, expected) in [
             ("parser", vec!["Parser error in the lexer", "An answer about parsers"]),
             ("prsr err", vec!["Parser error in the lexer"]),
-            ("pasrer", vec!["Parser error in the lexer", "An answer about parsers"]),
-            ("permisson", vec!["Refactor permission rules"]),
+            ("permsn", vec!["Refactor permission rules"]),
             ("restart daemon", vec!["Explain daemon restart behaviour"]),
             ("dmn rstrt", vec!["Explain daemon restart behaviour"]),
             ("ops", vec!["Explain daemon restart behaviour"]),

@@ -98,7 +98,7 @@ const EXCLUSIVE: &[(&str, &[&str])] = &[
     // Histories reads the databases of others, never ours.
     ("rusqlite", &["mcode-store", "mcode-histories"]),
     ("tar", &["mcode-store"]),
-    ("frizbee", &["mcode-store"]),
+    ("fuzzy-matcher", &["mcode-store"]),
     ("tonic", &["mcode-proto", "mcode-endpoint", "mcode-server", "mcode-client", "mcode-cli", "mcoded"]),
     ("tonic-prost", &["mcode-proto"]),
     ("tonic-health", &["mcode-endpoint", "mcode-server"]),

@@ -100,7 +100,7 @@ fn what_was_said_and_what_tools_gave_back_is_found() {
         .collect();
     assert_eq!(roles, ["title", "user"]);
     stage.mcode(&["threads", "tag", &thread, "archaeology"]).ok();
-    for words in ["lok for", "arcaheology", "archlgy"] {
+    for words in ["lok for", "archaeol", "archlgy"] {
         assert_eq!(stage.listed(&["--filter", words]), std::slice::from_ref(&thread), "{words}");
     }
     assert_eq!(stage.mcode(&["threads", "list", "--filter", "zebra"]).ok().stdout, "no thread fits\n");

