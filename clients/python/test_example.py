@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 import example
+import scripting
 from mcode_client import Client, daemon, socket_path, threads
 
 GREET = """#!/bin/sh
@@ -32,6 +33,19 @@ class ExampleTest(unittest.TestCase):
             text = example.main(prompt, folder, "demo/scripted")
             self.assertTrue(text.strip())
             self.assertEqual(subprocess.run(["sh", "test.sh"], cwd=folder).returncode, 0)
+            with Client(socket_path()) as client:
+                told = scripting.look_after(client, folder, "bug")
+            self.assertIn("user", told["found"])
+            self.assertEqual(told["tags"], ["tried"])
+            self.assertGreater(told["dropped"], 0)
+            self.assertEqual([depth for _, depth in told["tree"]], [0, 1])
+            self.assertEqual(told["tree"][1][0], "another way")
+            self.assertIn(prompt, told["markdown"])
+            self.assertGreaterEqual(told["checkpoints"], 2)
+            self.assertIn("greet.sh", told["diff"])
+            self.assertEqual(told["restored"], [("greet.sh", "changed")])
+            self.assertEqual((root / "greet.sh").read_text(), GREET, "it is what it was")
+            self.assertEqual(told["plans"], [])
 
     def test_the_daemon_tells_about_itself_and_its_threads(self):
         with Client(socket_path()) as client:

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::verbs::{
-    approvals, ask, checkpoint, config, daemon, demo, doctor, login, models, packs, permissions, projects, providers,
-    runs, threads, trust, usage, watch,
+    approvals, ask, checkpoint, config, daemon, demo, doctor, login, models, packs, permissions, plans, projects,
+    providers, runs, threads, trust, usage, watch,
 };
 
 /// A coding agent that lives in a daemon of your own.
@@ -88,6 +88,9 @@ pub(crate) enum Verb {
     /// See and undo what the agent did to your files
     #[command(subcommand, visible_alias = "checkpoints")]
     Checkpoint(checkpoint::CheckpointVerb),
+    /// List, show and compare the plans that models have submitted
+    #[command(subcommand, visible_alias = "plan")]
+    Plans(plans::PlansVerb),
     /// List the projects that threads belong to, and say which one a folder is of
     #[command(subcommand, visible_alias = "project")]
     Projects(projects::ProjectsVerb),

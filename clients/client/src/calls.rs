@@ -7,6 +7,7 @@ use mcode_proto::v1::daemon_service_client::DaemonServiceClient;
 use mcode_proto::v1::event_service_client::EventServiceClient;
 use mcode_proto::v1::model_service_client::ModelServiceClient;
 use mcode_proto::v1::permission_service_client::PermissionServiceClient;
+use mcode_proto::v1::plan_service_client::PlanServiceClient;
 use mcode_proto::v1::project_service_client::ProjectServiceClient;
 use mcode_proto::v1::run_service_client::RunServiceClient;
 use mcode_proto::v1::storage_service_client::StorageServiceClient;
@@ -61,6 +62,8 @@ calls! {
     CheckpointServiceClient list_checkpoints(ListCheckpointsRequest) -> ListCheckpointsResponse within CALL_DEADLINE;
     CheckpointServiceClient diff_checkpoint(DiffCheckpointRequest) -> DiffCheckpointResponse within LONG_CALL_DEADLINE;
     CheckpointServiceClient restore_checkpoint(RestoreCheckpointRequest) -> RestoreCheckpointResponse within LONG_CALL_DEADLINE;
+    PlanServiceClient list_plans(ListPlansRequest) -> ListPlansResponse within CALL_DEADLINE;
+    PlanServiceClient get_plan(GetPlanRequest) -> GetPlanResponse within CALL_DEADLINE;
     RunServiceClient start_run(StartRunRequest) -> StartRunResponse within CALL_DEADLINE;
     RunServiceClient steer_run(SteerRunRequest) -> SteerRunResponse within CALL_DEADLINE;
     RunServiceClient queue_input(QueueInputRequest) -> QueueInputResponse within CALL_DEADLINE;

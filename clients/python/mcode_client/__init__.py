@@ -49,6 +49,8 @@ sys.path.insert(0, str(_generate()))
 from mcode.v1 import (  # noqa: E402
     approval_service_pb2 as approvals,
     approval_service_pb2_grpc,
+    checkpoint_service_pb2 as checkpoints,
+    checkpoint_service_pb2_grpc,
     daemon_service_pb2 as daemon,
     daemon_service_pb2_grpc,
     event_pb2,
@@ -58,6 +60,8 @@ from mcode.v1 import (  # noqa: E402
     model_service_pb2_grpc,
     permission_service_pb2 as permissions,
     permission_service_pb2_grpc,
+    plan_service_pb2 as plans,
+    plan_service_pb2_grpc,
     run_service_pb2 as runs,
     run_service_pb2_grpc,
     thread_service_pb2 as threads,
@@ -68,11 +72,13 @@ from mcode.v1 import (  # noqa: E402
 __all__ = [
     "Client",
     "approvals",
+    "checkpoints",
     "daemon",
     "event_pb2",
     "events",
     "models",
     "permissions",
+    "plans",
     "runs",
     "socket_path",
     "threads",
@@ -98,10 +104,12 @@ class Client:
         options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.default_authority", "mcoded.localhost")]
         self.channel = grpc.insecure_channel(f"unix:{socket or socket_path()}", options=options)
         self.approvals = approval_service_pb2_grpc.ApprovalServiceStub(self.channel)
+        self.checkpoints = checkpoint_service_pb2_grpc.CheckpointServiceStub(self.channel)
         self.daemon = daemon_service_pb2_grpc.DaemonServiceStub(self.channel)
         self.events = event_service_pb2_grpc.EventServiceStub(self.channel)
         self.models = model_service_pb2_grpc.ModelServiceStub(self.channel)
         self.permissions = permission_service_pb2_grpc.PermissionServiceStub(self.channel)
+        self.plans = plan_service_pb2_grpc.PlanServiceStub(self.channel)
         self.runs = run_service_pb2_grpc.RunServiceStub(self.channel)
         self.threads = thread_service_pb2_grpc.ThreadServiceStub(self.channel)
 

@@ -162,12 +162,14 @@ impl Driver {
         } else {
             std::collections::BTreeMap::new()
         };
+        let plan = self.approved_plan(state).await;
         let surroundings = Surroundings {
             mode: crate::reach::mode(&self.context),
             cwd: &options.cwd,
             project_root: &self.context.project_root.to_string_lossy(),
             add_dirs: &options.add_dirs,
             interactive: options.interactive,
+            plan: plan.as_deref(),
             answer_schema: options.answer_schema.as_ref(),
         };
         let model: ModelRef = resolved.info.id.parse().map_err(|()| {

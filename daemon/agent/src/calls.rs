@@ -16,13 +16,15 @@ use mcode_events::tool::{ResultPart, TaskItem, ToolCall, ToolCallStatus, ToolRes
 use mcode_ids::{ProcessId, QuestionId, ToolCallId, TurnId};
 use mcode_permissions::{Access, RuleSet, Verdict};
 use mcode_tools::port::{StartedProcess, Warning};
-use mcode_tools::{AskOutcome, CallBounds, CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec};
+use mcode_tools::{
+    AskOutcome, CallBounds, CallContext, CallPlan, Submission, Tool, ToolFailure, ToolOutput, ToolPort, ToolSpec,
+};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::drive::{Driver, RunContext, RunServices, Stop};
 use crate::live::LiveKey;
-use crate::permit::permit;
+use crate::permit::{Judged, permit};
 use crate::reach::{call_bounds, decide};
 use crate::repetition::{StepTrace, Verdict as Repeated};
 
@@ -31,6 +33,9 @@ const PARALLEL_MAX: usize = 8;
 
 /// How long a cancelled tool may take to end by itself before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(8);
+
+/// The tool whose call hands a plan to the user.
+pub(crate) const SUBMIT_PLAN: &str = "submit_plan";
 
 /// A call that the model asked for.
 #[derive(Debug, Clone)]
@@ -62,6 +67,8 @@ pub(crate) struct Looked {
     pub(crate) plan: CallPlan,
     /// The kernel holds what deny rules name.
     pub(crate) shielded: bool,
+    /// The plan that it hands to the user.
+    pub(crate) submission: Option<Submission>,
     /// With what was found of deny rules on the disk.
     bounds: CallBounds,
     /// The rules that these bounds are made from.
@@ -181,6 +188,7 @@ impl Driver {
             }
         }))
         .buffer_unordered(PARALLEL_MAX);
+        let mut modes = None;
         while let Some(first) = running.next().await {
             // Results that are ready together are committed together; a slow one does not hold the others back.
             let mut ended = vec![first];
@@ -196,9 +204,12 @@ impl Driver {
                 trace.add(&call.name, &call.arguments, &result);
                 bodies.push(EventBody::ToolCallFinished { name: call.name, result });
             }
-            self.services.port.record(turn_id, bodies).await?;
+            modes = Some(self.services.port.record(turn_id, bodies).await?);
         }
         drop(running);
+        if let Some(state) = modes {
+            self.take_on_mode(&state);
+        }
         if self.context.cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
     }
 }
@@ -214,14 +225,17 @@ pub(crate) async fn look(
         return Err(ToolFailure::Failed("there is no such tool".to_owned()));
     };
     let (tool, arguments, name) = (Arc::clone(tool), call.arguments.clone(), spec.name);
-    let rules = services.rules.now();
+    let (rules, asked) = (services.rules.now(), call.asked.is_some());
     let of_call = call_context(services, context, turn_id, call.tool_call_id, spec);
     let looking = tokio::task::spawn_blocking(move || {
-        let mut plan = tool.plan(&arguments, &of_call)?;
+        // What an earlier daemon has asked about is on record, whatever became of the file.
+        let submitted = asked && name == SUBMIT_PLAN;
+        let mut plan = if submitted { CallPlan::of_nothing() } else { tool.plan(&arguments, &of_call)? };
+        let submission = if submitted { None } else { tool.submission(&arguments, &of_call).transpose()? };
         // Before the rest, so that it is the reason that people are told.
         plan.access.splice(..0, of_call.bounds.beyond(&plan.access));
         let shielded = of_call.bounds.shields(name, &plan.access);
-        Ok(Looked { plan, shielded, bounds: of_call.bounds, rules })
+        Ok(Looked { plan, shielded, submission, bounds: of_call.bounds, rules })
     });
     tokio::select! {
         plan = looking => plan.unwrap_or_else(|_| {
@@ -249,17 +263,18 @@ async fn run_one(
     if context.cancel.is_cancelled() {
         return Ok(ToolResult::text(id, ToolCallStatus::Cancelled, "Cancelled by the user before it began."));
     }
-    let Looked { plan, shielded, bounds, rules } = match plan {
+    let Looked { plan, shielded, submission, bounds, rules } = match plan {
         Ok(looked) => looked,
         Err(failure) => return Ok(failed(id, failure)),
     };
     let Some((tool, spec)) = call.tool.clone() else {
         return Ok(ToolResult::text(id, ToolCallStatus::Failed, "there is no such tool"));
     };
-    let asked = match permit(services, context, turn_id, &call, &spec, (&plan, shielded)).await? {
-        Ok(asked) => asked,
-        Err(refusal) => return Ok(refusal),
-    };
+    let asked =
+        match permit(services, context, turn_id, &call, &spec, Judged { plan: &plan, shielded, submission }).await? {
+            Ok(asked) => asked,
+            Err(refusal) => return Ok(refusal),
+        };
     let changes = !plan.parallel && crate::snapshots::may_change(&plan.access);
     if changes {
         tokio::select! {

@@ -23,6 +23,7 @@ pub mod live;
 pub mod media;
 mod paying;
 pub mod permit;
+pub mod plans;
 pub mod port;
 mod preview;
 pub mod prompt;

@@ -2,15 +2,17 @@
 
 use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody};
+use mcode_events::plan::PlanOutcome;
 use mcode_events::tool::{ToolCallStatus, ToolResult};
 use mcode_ids::{ApprovalId, TurnId};
 use mcode_permissions::access::Access;
 use mcode_permissions::{Decision, Verdict};
 use mcode_text::truncate_middle;
-use mcode_tools::{CallPlan, ToolSpec};
+use mcode_tools::{CallPlan, Submission, ToolSpec};
 
-use crate::calls::{Call, failed, look};
+use crate::calls::{Call, SUBMIT_PLAN, failed, look};
 use crate::drive::{RunContext, RunServices, Stop};
+use crate::plans;
 use crate::port::ApprovalAnswer;
 use crate::reach::{decide, input};
 
@@ -20,20 +22,33 @@ pub const APPROVAL_WAIT_MS: i64 = 24 * 60 * 60 * 1000;
 /// Most bytes of what a call touches in the record of permissions.
 const SUBJECT_BYTES_MAX: usize = 1024;
 
+/// What is judged of a call.
+pub(crate) struct Judged<'a> {
+    pub(crate) plan: &'a CallPlan,
+    /// The kernel holds what deny rules name.
+    pub(crate) shielded: bool,
+    /// The plan that it hands to the user.
+    pub(crate) submission: Option<Submission>,
+}
+
 /// `Ok(Ok(asked))` is a permission, and whether a person was asked for it; `Ok(Err(result))` is a refusal that the model
-/// is told. `shielded` says that the kernel holds what deny rules name.
+/// is told.
 pub(crate) async fn permit(
     services: &RunServices,
     context: &RunContext,
     turn_id: TurnId,
     call: &Call,
     spec: &ToolSpec,
-    (plan, shielded): (&CallPlan, bool),
+    judged: Judged<'_>,
 ) -> Result<Result<bool, ToolResult>, Stop> {
     if let Some(asked) = &call.asked {
         return permit_asked(services, context, turn_id, (call, asked), spec).await;
     }
-    let decision = decide(services, context, spec, &plan.access, shielded);
+    let Judged { plan, shielded, submission } = judged;
+    let mut decision = decide(services, context, spec, &plan.access, shielded);
+    if submission.is_some() {
+        decision = plans::decided(decision, context);
+    }
     let ask = decision.verdict == Verdict::Ask && context.options.interactive;
     let approval_id = ask.then(|| ApprovalId::from_uuid(services.ids.next()));
     let mut record = recorded(services, context, call, plan, &decision);
@@ -41,6 +56,15 @@ pub(crate) async fn permit(
     services.port.audit(record).await?;
     let refused = |preview: &str, text: String| refusal(call, preview, text);
     let why = &decision.why;
+    if let (Some(submission), true) = (&submission, decision.verdict != Verdict::Deny) {
+        let request = |preview: String| {
+            let id = approval_id?;
+            let request = approval_request(services, context, id, call, spec, plan, &decision);
+            // A rule would approve plans that nobody has seen.
+            Some(ApprovalRequest { preview, proposed_rule: None, ..request })
+        };
+        return permit_plan(services, context, turn_id, call, (submission, decision.verdict), request).await;
+    }
     match (decision.verdict, approval_id) {
         (Verdict::Allow, _) => Ok(Ok(false)),
         (Verdict::Deny, _) => Ok(Err(refused(
@@ -68,6 +92,39 @@ pub(crate) async fn permit(
             begin(services, turn_id, call, answered).await
         }
     }
+}
+
+/// A plan: on record first, and then for a person to decide, or for whoever allows everything.
+async fn permit_plan(
+    services: &RunServices,
+    context: &RunContext,
+    turn_id: TurnId,
+    call: &Call,
+    (submission, verdict): (&Submission, Verdict),
+    request: impl FnOnce(String) -> Option<ApprovalRequest>,
+) -> Result<Result<bool, ToolResult>, Stop> {
+    let preview = plans::submit(services, turn_id, call, submission).await?;
+    let settle = |outcome, comment: &'static str| plans::settle(services, context, turn_id, call, (outcome, comment));
+    if verdict == Verdict::Allow {
+        settle(PlanOutcome::Approved, "this run allows everything").await?;
+        return Ok(Ok(false));
+    }
+    let Some(request) = request(preview) else {
+        settle(PlanOutcome::Dropped, "nobody is there to answer").await?;
+        let text = "Nobody is there to decide about the plan, so it was not approved; it is kept. Do not carry it out: \
+                    say in your final answer what it is, and that it waits to be asked for.";
+        return Ok(Err(refusal(
+            call,
+            "a plan is for the user to decide, and nobody is there to answer",
+            text.to_owned(),
+        )));
+    };
+    let answer = tokio::select! {
+        answer = services.port.await_approval(turn_id, request) => answer?,
+        () = context.cancel.cancelled() => return Err(Stop::Cancelled),
+    };
+    // What the answer led to is on record with it.
+    begin(services, turn_id, call, plans::answered(&answer, call)).await
 }
 
 /// Whether what a person allowed is what would be done now: they may have taken their time, and others went on meanwhile.
@@ -107,6 +164,9 @@ async fn permit_asked(
         answer = services.port.await_settled(asked) => answer?,
         () = context.cancel.cancelled() => return Err(Stop::Cancelled),
     };
+    if call.name == SUBMIT_PLAN {
+        return begin(services, turn_id, call, plans::answered(&answer, call)).await;
+    }
     let answered = match answered(&answer, refused) {
         Ok(()) => still(services, context, turn_id, call, spec, &asked.preview).await,
         refused => refused,

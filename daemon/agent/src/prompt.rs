@@ -18,6 +18,8 @@ pub struct Surroundings<'a> {
     pub add_dirs: &'a [String],
     /// Whether somebody can answer questions.
     pub interactive: bool,
+    /// The plan that the user has approved.
+    pub plan: Option<&'a str>,
     /// What the final answer has to satisfy.
     pub answer_schema: Option<&'a Value>,
 }
@@ -43,6 +45,10 @@ How to answer
 - Be short and exact. Name files as path:line. Put what was done and what was seen first; no praise, no filler.
 - The final message is all that many users see: it has to stand alone.";
 
+/// Before the approved plan.
+const PLAN_APPROVED: &str =
+    "The user has approved this plan. Unless they have said otherwise since, it is what is to be done:";
+
 /// The system prompt.
 #[must_use]
 pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
@@ -62,6 +68,9 @@ pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
         place.push_str("\nNobody is there to answer questions: decide by yourself, and say what you assumed.");
     }
     let mut parts = vec![SystemPart { text: IDENTITY.to_owned() }, SystemPart { text: place }];
+    if let Some(plan) = surroundings.plan {
+        parts.push(SystemPart { text: format!("{PLAN_APPROVED}\n\n{plan}") });
+    }
     if let Some(schema) = surroundings.answer_schema {
         parts.push(SystemPart {
             text: format!("Your final answer has to be JSON alone that satisfies this JSON Schema:\n{schema}"),
@@ -73,7 +82,9 @@ pub fn system(surroundings: &Surroundings<'_>) -> Vec<SystemPart> {
 const fn mode_text(mode: Mode) -> &'static str {
     match mode {
         Mode::Plan => {
-            "Explore and plan; nothing may be changed. End with a plan: what to change, where, in which order, and how to check it."
+            "Explore and plan; nothing may be changed but plans. Write the plan to a Markdown file in .mcode/plans of the \
+             project (what to change, where, in which order, and how to check it), and hand it over with submit_plan. If \
+             the user asks for changes, edit the file and submit it again."
         }
         Mode::Explore => "Answer questions about the project; nothing may be changed.",
         Mode::Build => "Do the work.",
@@ -127,6 +138,7 @@ mod tests {
                 project_root: "/p",
                 add_dirs: &[],
                 interactive: true,
+                plan: None,
                 answer_schema: None,
             })
         };

@@ -31,6 +31,8 @@ impl ThreadState {
                 self.open = OpenItems::default();
                 self.queue.clear();
                 self.usage = Usage::default();
+                // What waits there for an answer is answered there.
+                self.drop_open_plans(event.seq);
                 for run in self.runs.iter_mut().filter(|run| run.ended_at_ms.is_none()) {
                     run.status = RunStatus::Interrupted;
                     run.ended_at_ms = Some(event.at_ms);
@@ -56,6 +58,7 @@ impl ThreadState {
                     *ease = ease.within(left);
                 }
                 self.tasks.clone_from(tasks);
+                self.rewind_plans(*to_seq, event.seq);
             }
             _ => {}
         }

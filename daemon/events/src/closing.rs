@@ -1,6 +1,7 @@
 //! Terminal events for everything that is open: used when a run is cancelled, fails, or is found unfinished at start.
 
 use crate::event::{ApprovalOutcome, EventBody, NewEvent};
+use crate::plan::PlanOutcome;
 use crate::run::RunStatus;
 use crate::state::ThreadState;
 use crate::tool::{ToolCallStatus, ToolResult};
@@ -22,6 +23,13 @@ pub fn closing_events(state: &ThreadState, status: RunStatus, reason: &str, proc
             outcome: ApprovalOutcome::Withdrawn,
             by: "mcoded".to_owned(),
             reason: reason.to_owned(),
+        });
+    }
+    for mark in state.plans.iter().filter(|mark| mark.settled.is_none()) {
+        bodies.push(EventBody::PlanSettled {
+            tool_call_id: mark.plan.tool_call_id,
+            outcome: PlanOutcome::Dropped,
+            comment: reason.to_owned(),
         });
     }
     for question_id in open.questions.keys() {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::checkpoint::Checkpoint;
 use crate::ease::Ease;
 use crate::message::{Message, Part, Role};
+use crate::plan::{Plan, PlanOutcome};
 use crate::run::{Delivery, Parked, RunError, RunOptions, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
 use crate::usage::{Usage, UsagePurpose};
@@ -233,6 +234,10 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         goal_id: Option<GoalId>,
     },
+    /// The model has submitted a plan; it waits for an answer.
+    PlanSubmitted { plan: Plan },
+    /// What became of a submitted plan.
+    PlanSettled { tool_call_id: ToolCallId, outcome: PlanOutcome, comment: String },
     /// A state of the project's files was kept.
     CheckpointTaken { checkpoint: Checkpoint },
     /// Files were brought back to what they were; `before` names the state that this can be undone to.
@@ -284,6 +289,8 @@ impl EventBody {
             Self::TasksChanged { .. } => "tasks_changed",
             Self::HistoryEased { .. } => "history_eased",
             Self::UsageRecorded { .. } => "usage_recorded",
+            Self::PlanSubmitted { .. } => "plan_submitted",
+            Self::PlanSettled { .. } => "plan_settled",
             Self::CheckpointTaken { .. } => "checkpoint_taken",
             Self::FilesRestored { .. } => "files_restored",
             Self::Notice { .. } => "notice",
@@ -389,6 +396,8 @@ pub const KINDS: &[&str] = &[
     "tasks_changed",
     "history_eased",
     "usage_recorded",
+    "plan_submitted",
+    "plan_settled",
     "checkpoint_taken",
     "files_restored",
     "notice",

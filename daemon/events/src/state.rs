@@ -16,6 +16,7 @@ use crate::checkpoint::CheckpointMark;
 use crate::ease::Ease;
 use crate::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Question};
 use crate::message::{Message, Role};
+use crate::plan::PlanMark;
 use crate::run::{QueuedInput, RunRecord, RunStatus};
 use crate::tool::{TaskItem, ToolCall, ToolResult};
 use crate::usage::Usage;
@@ -178,6 +179,9 @@ pub struct ThreadState {
     pub runs: Vec<RunRecord>,
     /// The model's task list.
     pub tasks: Vec<TaskItem>,
+    /// Plans that were submitted, oldest first.
+    #[serde(default)]
+    pub plans: Vec<PlanMark>,
     /// What all of it cost.
     pub usage: Usage,
     /// States of the project's files that were kept, oldest first.
@@ -214,6 +218,7 @@ impl ThreadState {
             queue: Vec::new(),
             runs: Vec::new(),
             tasks: Vec::new(),
+            plans: Vec::new(),
             usage: Usage::default(),
             checkpoints: Vec::new(),
             files: BTreeMap::new(),
@@ -279,7 +284,14 @@ impl ThreadState {
                 self.ephemeral = *ephemeral;
             }
             EventBody::TitleChanged { title } => self.title.clone_from(title),
-            EventBody::ModeChanged { mode } => self.mode.clone_from(mode),
+            EventBody::ModeChanged { mode } => {
+                self.mode.clone_from(mode);
+                // One that is of a run is of how that goes on.
+                if let Some(run) = event.run_id.and_then(|_| self.active_run_mut()) {
+                    run.options.mode.clone_from(mode);
+                }
+            }
+            EventBody::PlanSubmitted { .. } | EventBody::PlanSettled { .. } => self.apply_plan(event),
             EventBody::ModelChanged { model } => self.model.clone_from(model),
             EventBody::ArchivedChanged { archived } => self.archived = *archived,
             EventBody::PinnedChanged { pinned } => self.pinned = *pinned,

@@ -19,9 +19,10 @@ use mcode_threads::Depots;
 use mcode_threads::rules::own_rules;
 use mcode_threads::space::{Place, PlaceOf};
 use mcode_threads::spending::spent;
-use mcode_threads::{Deps, Gates, Places, RuleBook, Threads, Treasury, recovery};
+use mcode_threads::{Deps, Gates, Places, PlanShelf, RuleBook, Threads, Treasury, recovery};
 use mcode_tools::ask::AskTool;
 use mcode_tools::shell::{ProcessTable, shell_tools};
+use mcode_tools::submit_plan::SubmitPlanTool;
 use mcode_tools::tasks::TasksTool;
 use mcode_tools::{Bounds, ToolSet};
 use tokio_util::sync::CancellationToken;
@@ -119,7 +120,7 @@ async fn take_up(threads: &Threads) -> anyhow::Result<()> {
 
 /// Looks after what is kept, for as long as the daemon runs.
 async fn tend(threads: Threads) {
-    tokio::join!(threads.keep_index(), threads.keep_to_policy());
+    tokio::join!(threads.keep_index(), threads.keep_plans(), threads.keep_to_policy());
 }
 
 /// What the daemon tells about itself.
@@ -175,6 +176,7 @@ async fn deps(
     tools.extend(shell_tools(hosts, &processes));
     tools.push(Arc::new(AskTool));
     tools.push(Arc::new(TasksTool));
+    tools.push(SubmitPlanTool::shared());
     let rules = RuleBook::open(Arc::clone(&current), store.clone(), Arc::clone(&clock), own_rules(dirs)).await?;
     let variable = |name| mcode_env::process::var(name).map(std::path::PathBuf::from);
     let (home, user_config) = (variable("HOME"), variable("XDG_CONFIG_HOME"));
@@ -182,10 +184,12 @@ async fn deps(
     let user = home.clone().or_else(|| variable("USERPROFILE")).unwrap_or_else(|| dirs.data.clone());
     let elsewhere = Places::of(&user, mcode_env::process::var);
     let depots = Depots::new(dirs.data.clone(), home, user_config.as_deref(), Arc::clone(&clock));
+    let plans = PlanShelf::new(plans_folder(variable("MCODE_PLANS_DIR"), dirs));
     Ok(Deps {
         spool: dirs.data.clone(),
         elsewhere,
         places: places(dirs, bounds.temp_folder()),
+        plans,
         depots,
         models: Arc::new(models),
         tools: Arc::new(ToolSet::new(tools)),
@@ -236,6 +240,18 @@ fn places(dirs: &Dirs, temp: &Path) -> Vec<Place> {
         place("temporary files of commands", temp.to_path_buf(), "", PlaceOf::Threads),
         place("the daemon's log", state.clone(), "mcoded.log", PlaceOf::All),
     ]
+}
+
+/// Where plans are kept as files. The folder that a daemon works in says nothing, so only a whole path counts.
+fn plans_folder(named: Option<PathBuf>, dirs: &Dirs) -> PathBuf {
+    match named {
+        Some(folder) if folder.is_absolute() => folder,
+        Some(folder) => {
+            tracing::warn!(folder = %folder.display(), "MCODE_PLANS_DIR is no absolute path: plans go to the folder for data");
+            dirs.data.join("plans")
+        }
+        None => dirs.data.join("plans"),
+    }
 }
 
 /// The program that tends commands: beside this one, else on the `PATH`. One that is not there is named by the first

@@ -1,9 +1,16 @@
 //! What a tool call would do, in the terms that rules speak of.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where plan mode keeps its plans, from the project's root; the one place in `.mcode` that file tools write.
 pub const PLANS: &str = ".mcode/plans";
+/// Whether a path (resolved) is a plan of a project: a Markdown file in the folder for them.
+#[must_use]
+pub fn is_plan(path: &Path, project_root: &Path) -> bool {
+    let markdown = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"));
+    markdown && path.starts_with(project_root.join(PLANS))
+}
+
 /// Folders whose content runs or is obeyed, wherever they are: a rule must name them to allow changes in them, and file
 /// tools change nothing there without being allowed to.
 pub const GUARDED: [&str; 2] = [".git", ".mcode"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use mcode_events::run::ApprovalPolicy;
 
-use crate::access::{Access, Category, GUARDED, PLANS, Unconfined};
+use crate::access::{Access, Category, GUARDED, PLANS, Unconfined, is_plan};
 use crate::command::{Parsed, Simple, parse};
 use crate::matching::{CommandPattern, git_without_globals};
 use crate::mode::Mode;
@@ -391,14 +391,11 @@ impl Case<'_> {
             Some(Decision { by: DecidedBy::Mode, ..decision })
         };
         match self.access {
-            Some(Access::EditPath(path)) => {
-                let plans = self.input.project_root.join(PLANS);
-                match mode {
-                    Mode::Plan if path.starts_with(&plans) => None,
-                    Mode::Plan => deny("changes no files outside .mcode/plans/"),
-                    Mode::Build | Mode::Explore => deny("changes no files"),
-                }
-            }
+            Some(Access::EditPath(path)) => match mode {
+                Mode::Plan if is_plan(path, self.input.project_root) => None,
+                Mode::Plan => deny("changes no files but plans: Markdown files in .mcode/plans/"),
+                Mode::Build | Mode::Explore => deny("changes no files"),
+            },
             Some(Access::Unconfined(what)) if !matches!(what, Unconfined::Read(_)) => {
                 deny(&format!("does without {}", what.words()))
             }
@@ -423,9 +420,7 @@ impl Case<'_> {
                 default(Verdict::Allow, "reading in the project is allowed")
             }
             Some(Access::ReadPath(_)) => default(Verdict::Ask, "reading outside the project is asked"),
-            Some(Access::EditPath(path))
-                if self.input.mode == Mode::Plan && path.starts_with(self.input.project_root.join(PLANS)) =>
-            {
+            Some(Access::EditPath(path)) if self.input.mode == Mode::Plan && is_plan(path, self.input.project_root) => {
                 default(Verdict::Allow, "plan mode writes plans")
             }
             Some(Access::EditPath(_)) => default(Verdict::Ask, "changing files is asked"),

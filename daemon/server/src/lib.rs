@@ -164,6 +164,7 @@ where
         .add_service(v1::daemon_service_server::DaemonServiceServer::new(services.clone()))
         .add_service(v1::project_service_server::ProjectServiceServer::new(services.clone()))
         .add_service(v1::thread_service_server::ThreadServiceServer::new(services.clone()))
+        .add_service(v1::plan_service_server::PlanServiceServer::new(services.clone()))
         .add_service(v1::checkpoint_service_server::CheckpointServiceServer::new(services.clone()))
         .add_service(v1::run_service_server::RunServiceServer::new(services.clone()).max_decoding_message_size(limit))
         .add_service(

@@ -20,6 +20,7 @@ mod importing;
 mod lineage;
 mod log;
 mod named;
+mod plans;
 mod presence;
 mod projection;
 mod projects;
@@ -52,6 +53,7 @@ pub use crate::care::space::{Space, SpaceRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
 pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};
 pub use crate::importing::{ImportKey, ImportRow, STAGED_BYTES_MAX, STAGED_EVENTS_MAX, Staging};
+pub use crate::plans::{PlanFilter, PlanRow};
 pub use crate::projection::{Page, Place, ProjectRow, RunRow, ThreadFilter, ThreadRow};
 pub use crate::search::{Found, SEARCHED_TEXT_MAX, Said, SearchFilter};
 pub use crate::snippet::Snippet;
@@ -211,6 +213,16 @@ impl Store {
     /// Threads with their forks.
     pub async fn tree(&self, filter: TreeFilter) -> Result<Page<TreeRow>, ReadError> {
         self.readers.run(move |reader| reader.tree(&filter)).await
+    }
+
+    /// Plans, newest first.
+    pub async fn plans(&self, filter: PlanFilter) -> Result<Page<PlanRow>, ReadError> {
+        self.readers.run(move |reader| reader.plans(&filter)).await
+    }
+
+    /// The plan that a call has submitted.
+    pub async fn plan(&self, tool_call_id: ToolCallId) -> Result<Option<PlanRow>, ReadError> {
+        self.readers.run(move |reader| reader.plan(tool_call_id)).await
     }
 
     /// Threads with something unfinished: what recovery looks at.

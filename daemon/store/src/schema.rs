@@ -247,6 +247,11 @@ CREATE TABLE retention (
     since  INTEGER NOT NULL
 );
 ",
+    // Plans are found in the log itself.
+    "
+CREATE INDEX plans_by_time ON events (at DESC, thread_id DESC, seq DESC) WHERE kind = 'plan_submitted';
+CREATE INDEX plans_settled ON events (thread_id, seq) WHERE kind = 'plan_settled';
+",
 ];
 
 /// The schema version that first had the table of usage.

@@ -426,6 +426,7 @@ const fn changes_run(body: &EventBody) -> bool {
         body,
         EventBody::RunStarted { .. }
             | EventBody::RunStatusChanged { .. }
+            | EventBody::ModeChanged { .. }
             | EventBody::RunResumed {}
             | EventBody::RunFinished { .. }
             | EventBody::StepStarted { .. }

@@ -2,6 +2,7 @@
 
 use mcode_agent::ApprovalAnswer;
 use mcode_events::event::{ApprovalOutcome, ApprovalRequest, EventBody, NewEvent};
+use mcode_events::plan::{MODE_OF_APPROVED, PlanOutcome};
 use mcode_events::run::RunStatus;
 use mcode_ids::{QuestionId, RunId};
 
@@ -103,10 +104,28 @@ impl Actor {
         }
     }
 
+    /// What the answer about a plan leads to, in the same commit: whoever goes on from here finds the plan approved and the
+    /// mode that goes with it, or neither.
+    fn settled_plan(&self, body: &EventBody) -> Vec<EventBody> {
+        let EventBody::ApprovalResolved { approval_id, outcome, reason, .. } = body else { return Vec::new() };
+        let request = self.state.open.approvals.get(approval_id);
+        let Some(mark) = request.and_then(|request| self.state.plan_of(request.tool_call_id)) else {
+            return Vec::new();
+        };
+        let (tool_call_id, outcome) = (mark.plan.tool_call_id, PlanOutcome::of_answer(*outcome, reason));
+        let mut settled = vec![EventBody::PlanSettled { tool_call_id, outcome, comment: reason.trim().to_owned() }];
+        if outcome == PlanOutcome::Approved && self.state.mode != MODE_OF_APPROVED {
+            settled.push(EventBody::ModeChanged { mode: MODE_OF_APPROVED.to_owned() });
+        }
+        settled
+    }
+
     /// The event of a settled approval or question, and, if nothing else is waited for, that the run goes on.
     pub(crate) fn settled(&self, body: EventBody) -> Vec<NewEvent> {
         let (run_id, turn_id) = (self.state.open.run, self.state.open.turn);
+        let settled = self.settled_plan(&body);
         let mut events = vec![NewEvent { run_id, turn_id, body }];
+        events.extend(settled.into_iter().map(|body| NewEvent { run_id, turn_id, body }));
         if self.state.open.approvals.len() + self.state.open.questions.len() <= 1 {
             events.push(NewEvent { run_id, turn_id, body: EventBody::status(RunStatus::Running) });
         }

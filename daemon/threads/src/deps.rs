@@ -18,6 +18,7 @@ use mcode_tools::shell::ProcessTable;
 use mcode_tools::{Bounds, ToolSet};
 
 use crate::checkpoints::Depots;
+use crate::plans::PlanShelf;
 use crate::resuming::GoingOn;
 use crate::rules::RuleBook;
 
@@ -67,6 +68,8 @@ pub struct Deps {
     pub spool: PathBuf,
     /// Where other agents of this user keep their histories.
     pub elsewhere: Places,
+    /// Where plans are kept as files.
+    pub plans: PlanShelf,
     /// The configuration as it now is.
     pub config: Current<Effective>,
     /// The clock.

@@ -28,6 +28,7 @@ mod lookouts;
 mod mending;
 mod pending;
 pub mod permissions;
+pub mod plans;
 mod porting;
 pub mod project;
 pub mod recovery;
@@ -65,11 +66,12 @@ pub use mcode_histories::foreign::{Found as Conversation, Maker, Places, Report}
 pub use mcode_permissions::{Access, Effect, Mode};
 pub use mcode_store::{
     ArchiveError, AuditCheck, AuditRow, Check, Copied, Fault, Found, GRACE_MS, GrantRow, KEEP_TAG, Leaving, Mended,
-    Page, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter, ThreadRow, TreeFilter, TreeRow,
-    UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
+    Page, PlanFilter, PlanRow, ProjectRow, RunRow, Said, SearchFilter, StoreError, ThreadFilter, ThreadRow, TreeFilter,
+    TreeRow, UsageFilter, UsageGroup, UsageReport, UsageRow, UsageSums,
 };
 pub use mcode_tools::shell::{ProcessRow, Stage};
 pub use permissions::{Described, Explain, Explanation, GrantPlace, ListedRule};
+pub use plans::{PlanShelf, ShownPlan};
 pub use porting::{ExportForm, PIECES_AHEAD};
 pub use project::Resolved;
 pub use registry::{Subscription, Threads};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mcode_agent::{AgentSignal, ApprovalAnswer, RecordError};
 use mcode_events::Part;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
+use mcode_events::plan::Plan;
 use mcode_events::run::{Delivery, QueuedInput, RunStatus};
 use mcode_ids::{InputId, ProcessId, RunId};
 
@@ -16,12 +17,26 @@ const NOTICE_BYTES_MAX: usize = 256 * 1024;
 /// Ends what the model is told when it would be too much.
 const MORE_HAVE_ENDED: &str = "\n[mcode] More commands have ended since; ask 'process' what they did.";
 
+/// The plan that an event says was submitted.
+fn submitted(event: &NewEvent) -> Option<Plan> {
+    match &event.body {
+        EventBody::PlanSubmitted { plan } => Some(plan.clone()),
+        _ => None,
+    }
+}
+
 impl Actor {
     /// Does what a run asks for.
     pub(crate) async fn signal(&mut self, signal: AgentSignal) {
         match signal {
             AgentSignal::Record { events, reply } => {
+                let plans: Vec<Plan> = events.iter().filter_map(submitted).collect();
                 let recorded = self.append(events, None).await.map_err(|error| RecordError::Log(error.to_string()));
+                if recorded.is_ok() {
+                    for plan in &plans {
+                        self.keep_plan(plan).await;
+                    }
+                }
                 let answer = recorded.map(|_| Arc::clone(&self.state));
                 let _ = reply.send(answer).is_ok();
             }

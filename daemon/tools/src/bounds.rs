@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use mcode_ids::ThreadId;
 use mcode_permissions::DeniedPaths;
-use mcode_permissions::access::{Access, GUARDED, PLANS, Unconfined};
+use mcode_permissions::access::{Access, GUARDED, PLANS, Unconfined, is_plan};
 use mcode_sandbox::{Denied, Grounds, Network, Policy, Watch};
 pub use mcode_sandbox::{NetworkRule, Settings, Strength};
 pub(crate) use temp::TempUse;
@@ -229,6 +229,8 @@ impl CallBounds {
             Access::EditPath(path) if path.starts_with(&plans) && policy.write.contains(&self.reach.project_root) => {
                 None
             }
+            // Where commands only look, plans are still written; in which mode that is, permissions know.
+            Access::EditPath(path) if self.reach.looking_only && is_plan(path, &self.reach.project_root) => None,
             Access::EditPath(path) if !policy.may_write(path) || guarded(path) => Some(Unconfined::Edit(path.clone())),
             Access::ReadPath(path) if !policy.may_read(path) => Some(Unconfined::Read(path.clone())),
             _ => None,

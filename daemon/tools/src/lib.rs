@@ -18,6 +18,7 @@ pub mod port;
 pub mod registry;
 pub mod search;
 pub mod shell;
+pub mod submit_plan;
 pub mod tasks;
 pub mod tool;
 
@@ -26,4 +27,4 @@ pub use ledger::FileLedger;
 pub use output::{MAX_RESULT_BYTES, cut_to_blob};
 pub use port::{AskOutcome, ToolPort};
 pub use registry::{ToolSet, check_arguments, file_tools};
-pub use tool::{CallContext, CallPlan, Tool, ToolFailure, ToolOutput, ToolSpec};
+pub use tool::{CallContext, CallPlan, Submission, Tool, ToolFailure, ToolOutput, ToolSpec};

@@ -79,6 +79,14 @@ pub struct CallPlan {
     pub parallel: bool,
 }
 
+impl CallPlan {
+    /// Of a call that touches nothing any more.
+    #[must_use]
+    pub fn of_nothing() -> Self {
+        Self { access: vec![Access::Internal], preview: String::new(), parallel: false }
+    }
+}
+
 /// What a tool gives back when it did what it was asked.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolOutput {
@@ -118,12 +126,27 @@ pub enum ToolFailure {
     Cancelled,
 }
 
+/// A plan that a call hands to the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// Its file, from the project's root.
+    pub path: String,
+    /// Its first heading, or the name of the file.
+    pub title: String,
+    /// Its text, as it was read.
+    pub text: String,
+}
+
 /// Something a model can call.
 pub trait Tool: Send + Sync + fmt::Debug {
     /// How it is told to the model.
     fn spec(&self) -> ToolSpec;
     /// What this call would touch. Blocking (it may look at the disk). Arguments were checked against the schema.
     fn plan(&self, arguments: &Value, context: &CallContext) -> Result<CallPlan, ToolFailure>;
+    /// The plan that this call hands to the user; `None` for all but the tool that does so. Blocking.
+    fn submission(&self, _arguments: &Value, _context: &CallContext) -> Option<Result<Submission, ToolFailure>> {
+        None
+    }
     /// Does it. Permission was given for what [`Tool::plan`] named.
     fn run(&self, arguments: Value, context: CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolFailure>>;
 }

@@ -2177,7 +2177,7 @@ pub struct Event {
     /// What happened. The field name is the event's type in JSON lines.
     #[prost(
         oneof = "event::Body",
-        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47"
+        tags = "10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49"
     )]
     pub body: ::core::option::Option<event::Body>,
 }
@@ -2300,6 +2300,12 @@ pub mod event {
         /// Files were brought back to what they were.
         #[prost(message, tag = "47")]
         FilesRestored(super::FilesRestored),
+        /// The model has submitted a plan.
+        #[prost(message, tag = "48")]
+        PlanSubmitted(super::PlanSubmitted),
+        /// What became of a plan.
+        #[prost(message, tag = "49")]
+        PlanSettled(super::PlanSettled),
     }
 }
 /// The thread exists.
@@ -2389,6 +2395,35 @@ pub struct CheckpointTaken {
     /// The state, and what differs from the one before.
     #[prost(message, optional, tag = "1")]
     pub checkpoint: ::core::option::Option<Checkpoint>,
+}
+/// The model has submitted a plan; it waits for an answer.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanSubmitted {
+    /// tc\_ and 32 hex digits: the call that submitted it.
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// Its file, from the project's root.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Its first heading, or the name of the file.
+    #[prost(string, tag = "3")]
+    pub title: ::prost::alloc::string::String,
+    /// Its size.
+    #[prost(uint64, tag = "4")]
+    pub size_bytes: u64,
+}
+/// What became of a plan.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PlanSettled {
+    /// Which.
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// approved, changes, declined or dropped.
+    #[prost(string, tag = "2")]
+    pub status: ::prost::alloc::string::String,
+    /// What was said about it.
+    #[prost(string, tag = "3")]
+    pub comment: ::prost::alloc::string::String,
 }
 /// Files were brought back to what they were.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -7576,6 +7611,482 @@ pub mod permission_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A plan that was submitted.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Plan {
+    /// tc\_ and 32 hex digits: the call that submitted it.
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// The thread.
+    #[prost(string, tag = "2")]
+    pub thread_id: ::prost::alloc::string::String,
+    /// Its event.
+    #[prost(uint64, tag = "3")]
+    pub seq: u64,
+    /// The project.
+    #[prost(string, tag = "4")]
+    pub project_id: ::prost::alloc::string::String,
+    /// When it was submitted.
+    #[prost(message, optional, tag = "5")]
+    pub submitted_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Its file, from the project's root.
+    #[prost(string, tag = "6")]
+    pub path: ::prost::alloc::string::String,
+    /// Its first heading, or the name of the file.
+    #[prost(string, tag = "7")]
+    pub title: ::prost::alloc::string::String,
+    /// waiting, approved, changes, declined or dropped.
+    #[prost(string, tag = "8")]
+    pub status: ::prost::alloc::string::String,
+    /// What was said about it.
+    #[prost(string, tag = "9")]
+    pub comment: ::prost::alloc::string::String,
+    /// Its size.
+    #[prost(uint64, tag = "10")]
+    pub size_bytes: u64,
+}
+/// Asks for plans.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListPlansRequest {
+    /// How many; 50 when zero, at most 500.
+    #[prost(uint32, tag = "1")]
+    pub page_size: u32,
+    /// Where to go on.
+    #[prost(string, tag = "2")]
+    pub page_token: ::prost::alloc::string::String,
+    /// Only of this project.
+    #[prost(string, tag = "3")]
+    pub project_id: ::prost::alloc::string::String,
+    /// Only of the project that this folder belongs to.
+    #[prost(string, tag = "4")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Only of this thread.
+    #[prost(string, tag = "5")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// Plans, newest first.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListPlansResponse {
+    /// The plans.
+    #[prost(message, repeated, tag = "1")]
+    pub plans: ::prost::alloc::vec::Vec<Plan>,
+    /// Where to go on; empty at the end.
+    #[prost(string, tag = "2")]
+    pub next_page_token: ::prost::alloc::string::String,
+}
+/// Asks for one plan.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPlanRequest {
+    /// Which; empty for the newest of what follows.
+    #[prost(string, tag = "1")]
+    pub plan_id: ::prost::alloc::string::String,
+    /// The project.
+    #[prost(string, tag = "2")]
+    pub project_id: ::prost::alloc::string::String,
+    /// The project that this folder belongs to.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// The thread.
+    #[prost(string, tag = "4")]
+    pub thread_id: ::prost::alloc::string::String,
+}
+/// One plan.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetPlanResponse {
+    /// The plan.
+    #[prost(message, optional, tag = "1")]
+    pub plan: ::core::option::Option<Plan>,
+    /// Its text.
+    #[prost(string, tag = "2")]
+    pub text: ::prost::alloc::string::String,
+    /// The plan that was submitted from the same file before it; empty for none.
+    #[prost(string, tag = "3")]
+    pub before_plan_id: ::prost::alloc::string::String,
+    /// What differs from that, as a unified diff.
+    #[prost(string, tag = "4")]
+    pub diff: ::prost::alloc::string::String,
+    /// The copy of it for people; empty where it could not be made.
+    #[prost(string, tag = "5")]
+    pub file: ::prost::alloc::string::String,
+}
+/// Generated client implementations.
+pub mod plan_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Shows plans. They are answered like everything else that is asked: by ApprovalService.
+    #[derive(Debug, Clone)]
+    pub struct PlanServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl PlanServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> PlanServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> PlanServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            PlanServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Plans, newest first.
+        pub async fn list_plans(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListPlansRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPlansResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PlanService/ListPlans",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PlanService", "ListPlans"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// One plan, with its text.
+        pub async fn get_plan(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetPlanRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetPlanResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/mcode.v1.PlanService/GetPlan",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("mcode.v1.PlanService", "GetPlan"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod plan_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with PlanServiceServer.
+    #[async_trait]
+    pub trait PlanService: std::marker::Send + std::marker::Sync + 'static {
+        /// Plans, newest first.
+        async fn list_plans(
+            &self,
+            request: tonic::Request<super::ListPlansRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListPlansResponse>,
+            tonic::Status,
+        >;
+        /// One plan, with its text.
+        async fn get_plan(
+            &self,
+            request: tonic::Request<super::GetPlanRequest>,
+        ) -> std::result::Result<tonic::Response<super::GetPlanResponse>, tonic::Status>;
+    }
+    /// Shows plans. They are answered like everything else that is asked: by ApprovalService.
+    #[derive(Debug)]
+    pub struct PlanServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> PlanServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for PlanServiceServer<T>
+    where
+        T: PlanService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/mcode.v1.PlanService/ListPlans" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListPlansSvc<T: PlanService>(pub Arc<T>);
+                    impl<
+                        T: PlanService,
+                    > tonic::server::UnaryService<super::ListPlansRequest>
+                    for ListPlansSvc<T> {
+                        type Response = super::ListPlansResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListPlansRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PlanService>::list_plans(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListPlansSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/mcode.v1.PlanService/GetPlan" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetPlanSvc<T: PlanService>(pub Arc<T>);
+                    impl<
+                        T: PlanService,
+                    > tonic::server::UnaryService<super::GetPlanRequest>
+                    for GetPlanSvc<T> {
+                        type Response = super::GetPlanResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetPlanRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as PlanService>::get_plan(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetPlanSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for PlanServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "mcode.v1.PlanService";
+    impl<T> tonic::server::NamedService for PlanServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// Asks for threads to belong to what the user names.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetResourceRequest {
@@ -9010,7 +9521,7 @@ pub struct GetLatestThreadResponse {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SearchThreadsRequest {
     /// Words that all have to be there, in any order; "quoted" ones next to each other; the last may be the beginning of one.
-    /// In titles and tags they may have letters left out, and longer ones a few that are wrong, unless they are quoted.
+    /// In titles and tags they may have letters left out, unless they are quoted.
     #[prost(string, tag = "1")]
     pub query: ::prost::alloc::string::String,
     /// How many; 50 when zero, at most 500.

@@ -12,6 +12,7 @@ pub(crate) mod login;
 pub(crate) mod models;
 pub(crate) mod packs;
 pub(crate) mod permissions;
+pub(crate) mod plans;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod runs;
@@ -43,6 +44,7 @@ pub(crate) async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Watch(args) => Box::pin(watch::run(context, args)).await,
         Verb::Threads(verb) => Box::pin(threads::run(context, verb)).await,
         Verb::Checkpoint(verb) => Box::pin(checkpoint::run(context, verb)).await,
+        Verb::Plans(verb) => Box::pin(plans::run(context, verb)).await,
         Verb::Projects(verb) => Box::pin(projects::run(context, verb)).await,
         Verb::Runs(verb) => Box::pin(runs::run(context, verb)).await,
         Verb::Approvals(verb) => Box::pin(approvals::run(context, verb)).await,

@@ -4,8 +4,9 @@ use mcode_events::event::{ApprovalOutcome, ApprovalRequest, Event, EventBody, Qu
 use mcode_events::run::{ApprovalPolicy, RunLimits, ThinkingLevel};
 use mcode_events::tool::FileVersion;
 use mcode_events::{
-    BlobRef, ChangedFile, Changes, Checkpoint, Delivery, Message, Opaque, Origin, Part, ResultPart, Role, RunError,
-    RunErrorKind, RunOptions, RunStatus, TaskItem, TaskStatus, ToolCall, ToolCallStatus, ToolResult, Usage,
+    BlobRef, ChangedFile, Changes, Checkpoint, Delivery, Message, Opaque, Origin, Part, Plan, PlanOutcome, ResultPart,
+    Role, RunError, RunErrorKind, RunOptions, RunStatus, TaskItem, TaskStatus, ToolCall, ToolCallStatus, ToolResult,
+    Usage,
 };
 use mcode_ids::{RunId, Seq, ThreadId, TurnId};
 use serde_json::json;
@@ -235,6 +236,15 @@ pub fn one_of_each() -> Vec<EventBody> {
             }],
         },
         EventBody::ToolCallFinished { name: "shell".into(), result: result() },
+        EventBody::PlanSubmitted {
+            plan: Plan {
+                tool_call_id: id("tc_", 5),
+                path: ".mcode/plans/mend.md".into(),
+                title: "Mend it".into(),
+                content: BlobRef { hash: "0f".repeat(32), size_bytes: 12, media_type: "text/markdown".into() },
+            },
+        },
+        EventBody::PlanSettled { tool_call_id: id("tc_", 5), outcome: PlanOutcome::Changes, comment: "shorter".into() },
         EventBody::CheckpointTaken {
             checkpoint: Checkpoint {
                 checkpoint_id: id("chk_", 13),

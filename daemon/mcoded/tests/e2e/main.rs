@@ -23,6 +23,7 @@ mod logging_in;
 mod models;
 mod money;
 mod packs;
+mod planning;
 mod planting;
 mod porting;
 mod resending;

@@ -105,3 +105,42 @@ fn forks_are_shown_under_what_they_left() {
     assert_eq!(nodes(&[&below]), [(fork, 0), (below, 1)]);
     assert_eq!(stage.mcode(&["threads", "tree", &thread]).code, 2);
 }
+
+/// What the README shows a shell to do is done by one, word for word.
+#[test]
+fn the_shell_of_the_readme_does_what_it_says() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let blocks = readme.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let block = blocks.into_iter().find(|block| block.contains("field()")).expect("the README has the section");
+    let stage = Stage::new(Script::new().fallback(|request| {
+        if request.tool_results().is_empty() && request.last_user_text().contains("Run the tests") {
+            Reply::tool_calls([("write", json!({"path": "made.txt", "content": "by the agent"}))])
+        } else {
+            Reply::text("said")
+        }
+    }));
+    stage.ask(&["--approve", "all", "Run the tests"]).ok();
+    assert!(stage.exists("made.txt"));
+    let mcode = stage.daemon.command(&stage.workspace.path(), &[]);
+    let folder = std::path::Path::new(mcode.get_program()).parent().unwrap().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.env_clear().envs(mcode.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    shell.env("PATH", path).current_dir(stage.workspace.path());
+    let output = shell.args(["-euc", block]).output().unwrap();
+    let (told, fault) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}\n{fault}");
+    for part in [
+        "said\n",
+        "\"role\":\"user\"",
+        "\"depth\": 1",
+        "\"checkpoints\"",
+        "made.txt",
+        "\"action\": \"removed\"",
+        "\"plans\": []",
+    ] {
+        assert!(told.contains(part), "{part}: {told}\n{fault}");
+    }
+    assert!(!stage.exists("made.txt"), "it was undone");
+    assert!(stage.workspace.read("thread.md").contains("Run the tests"));
+}

@@ -230,7 +230,11 @@ fn plan_and_explore_only_look_whatever_the_policy() {
     }
     let plan = Setting { mode: Mode::Plan, ..BUILD };
     assert_eq!(edit(&RuleSet::default(), "/p/.mcode/plans/a.md", plan), Allow);
-    assert_eq!(edit(&RuleSet::default(), "/p/.mcode/config.toml", plan), Deny);
+    for other in
+        [".mcode/config.toml", ".mcode/plans/a.sh", ".mcode/plans/a", ".mcode/plans", "a.md", ".mcode/plansx/a.md"]
+    {
+        assert_eq!(edit(&RuleSet::default(), &format!("/p/{other}"), plan), Deny, "{other}");
+    }
     assert_eq!(edit(&RuleSet::default(), "/p/.mcode/plans/a.md", Setting { mode: Mode::Explore, ..BUILD }), Deny);
     for text in ["cat /etc/passwd", "cat ~/.ssh/id_rsa", "cat .env", "cat $HOME/x"] {
         assert_eq!(shell(&RuleSet::default(), text, plan), Ask, "{text}");

@@ -2,13 +2,14 @@
 
 use mcode_events::checkpoint::{ChangedFile, CheckpointMark};
 use mcode_events::event::{ApprovalRequest, Question};
+use mcode_events::plan::PlanOutcome;
 use mcode_events::run::{RunError, RunRecord};
 use mcode_events::state::ThreadState;
 use mcode_events::tool::{TaskItem, TaskStatus};
 use mcode_events::usage::Usage;
 use mcode_ids::{RunId, ThreadId};
 use mcode_proto::v1;
-use mcode_threads::{ProcessRow, ProjectRow, RunRow, Said, Stage, ThreadRow};
+use mcode_threads::{PlanRow, ProcessRow, ProjectRow, RunRow, Said, Stage, ThreadRow};
 
 use crate::convert::value::{time, to_value};
 
@@ -73,6 +74,21 @@ pub(crate) fn checkpoint(thread_id: ThreadId, mark: &CheckpointMark) -> v1::Chec
         deleted: changes.deleted,
         tool_call_id: checkpoint.tool_call_id.map(|id| id.to_string()).unwrap_or_default(),
         turn_id: mark.turn_id.map(|id| id.to_string()).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn plan(row: &PlanRow) -> v1::Plan {
+    v1::Plan {
+        plan_id: row.plan.tool_call_id.to_string(),
+        thread_id: row.thread_id.to_string(),
+        seq: row.seq.get(),
+        project_id: row.project_id.to_string(),
+        submitted_at: Some(time(row.at_ms)),
+        path: row.plan.path.clone(),
+        title: row.plan.title.clone(),
+        status: row.outcome.map_or("waiting", PlanOutcome::as_str).to_owned(),
+        comment: row.comment.clone(),
+        size_bytes: row.plan.content.size_bytes,
     }
 }
 

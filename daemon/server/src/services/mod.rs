@@ -8,6 +8,7 @@ mod importing;
 mod login;
 mod model;
 mod permission;
+mod plan;
 mod porting;
 mod project;
 mod run;

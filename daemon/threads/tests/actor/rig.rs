@@ -306,6 +306,7 @@ impl Rig {
             tools: Arc::new(ToolSet::new(tools)),
             places: Vec::new(),
             bounds: Bounds::new(Arc::new(Settings::default), OwnPlaces::default()),
+            plans: mcode_threads::PlanShelf::new(root.join("plans")),
             depots: mcode_threads::Depots::new(root.join("data"), None, None, Arc::clone(&clock) as Arc<dyn Clock>),
             spool: root.clone(),
             elsewhere: mcode_threads::Places::of(&root, |_| None),

@@ -195,6 +195,14 @@ fn said(event: &v1::Event, style: Style) -> Option<String> {
             }
             style.dim(&format!("  {} files changed (checkpoint {})", count, checkpoint.checkpoint_id))
         }
+        Body::PlanSubmitted(plan) => {
+            let text = format!("  plan {}: {} ({})", plan.plan_id, plan.title, plan.path);
+            sanitize(&text).into_owned()
+        }
+        Body::PlanSettled(end) => {
+            let said = if end.comment.is_empty() { String::new() } else { format!(": {}", end.comment) };
+            sanitize(&format!("  plan {}{said}", end.status)).into_owned()
+        }
         Body::FilesRestored(back) => {
             let left = if back.left > 0 { format!(", {} left alone", back.left) } else { String::new() };
             let text = format!("— brought back: {}{left}", back.files.join(", "));
