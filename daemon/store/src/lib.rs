@@ -48,7 +48,7 @@ pub use crate::audit::{AUDIT_CUT, AUDIT_RECORDS_MAX, AuditCheck, AuditRow};
 pub use crate::care::backup::{ARCHIVE_ENTRIES_MAX, ARCHIVE_ENTRY_BYTES_MAX, ArchiveError, Copied, Restored, restore};
 pub use crate::care::check::{Check, FAULTS_TOLD_MAX, Fault, FaultKind};
 pub use crate::care::mend::{Mended, ORPHAN_AGE_MS};
-pub use crate::care::retention::{GRACE_MS, IDLE_MS, KEEP_TAG, LEAVING_MAX, Leaving, Plan, Policy, Why};
+pub use crate::care::retention::{Due, GRACE_MS, IDLE_MS, KEEP_TAG, LEAVING_MAX, Leaving, Policy, Why};
 pub use crate::care::space::{Space, SpaceRow};
 pub use crate::error::{AppendError, Damage, ReadError, StoreError};
 pub use crate::grants::{GRANTS_MAX, GrantRow, TrustRow};

@@ -13,7 +13,7 @@ use mcode_config::Effective;
 use mcode_env::Timestamp;
 use mcode_events::audit::{AuditEntry, AuditKind};
 use mcode_ids::Seq;
-use mcode_store::{GRACE_MS, KEEP_TAG, Leaving, Plan, Policy};
+use mcode_store::{Due, GRACE_MS, KEEP_TAG, Leaving, Policy};
 
 use crate::actor::Actor;
 use crate::audit::brief;
@@ -40,7 +40,7 @@ pub struct Retention {
     /// The settings, as in the file; empty when there are none.
     pub policy: String,
     /// Which threads it lets go, in that order.
-    pub plan: Plan,
+    pub due: Due,
     /// When it was first seen that it would delete something, in milliseconds since 1970 UTC.
     pub noted_ms: Option<i64>,
     /// When it begins to delete, or has begun to; `None` while there is nothing to delete.
@@ -61,11 +61,11 @@ impl Threads {
     /// What the policy does, without doing it.
     pub async fn retention(&self) -> Result<Retention, ThreadError> {
         let (policy, now) = (policy(&(self.deps().config)()), self.deps().clock.now().millis());
-        let plan = self.deps().store.plan(policy, now).await?;
+        let due = self.deps().store.due(policy, now).await?;
         let noted_ms = self.deps().store.policy_noted(policy).await?.filter(|noted| *noted <= now);
         // What is not noted yet is so by the next look.
-        let acts_ms = (!plan.leaving.is_empty()).then(|| noted_ms.unwrap_or(now).saturating_add(GRACE_MS));
-        Ok(Retention { policy: policy.text(), plan, noted_ms, acts_ms })
+        let acts_ms = (!due.leaving.is_empty()).then(|| noted_ms.unwrap_or(now).saturating_add(GRACE_MS));
+        Ok(Retention { policy: policy.text(), due, noted_ms, acts_ms })
     }
 
     /// Keeps to the policy for as long as the daemon runs.
@@ -93,8 +93,8 @@ impl Threads {
                 store.forget_policy().await?;
                 return Ok(gone);
             }
-            let plan = store.plan(policy, now).await?;
-            if plan.leaving.is_empty() {
+            let due = store.due(policy, now).await?;
+            if due.leaving.is_empty() {
                 return Ok(gone);
             }
             let known = store.policy_noted(policy).await?;
@@ -102,7 +102,7 @@ impl Threads {
             if known != Some(noted) {
                 tracing::warn!(
                     policy = policy.text(),
-                    threads = plan.leaving.len(),
+                    threads = due.leaving.len(),
                     "the policy of what is kept would \
                      delete threads; it waits for 3 days: mcode doctor --db --retention shows them"
                 );
@@ -111,7 +111,7 @@ impl Threads {
                 return Ok(gone);
             }
             let before = gone;
-            for leaving in plan.leaving {
+            for leaving in due.leaving {
                 if gone - before == AT_ONCE {
                     break;
                 }

@@ -65,9 +65,9 @@ impl v1::storage_service_server::StorageService for Services {
             policy: found.policy,
             noted_at: found.noted_ms.map(time),
             acts_at: found.acts_ms.map(time),
-            bytes: found.plan.leaving.iter().map(|leaving| leaving.bytes).sum(),
-            more: found.plan.more,
-            threads: found.plan.leaving.into_iter().map(leaving).collect(),
+            bytes: found.due.leaving.iter().map(|leaving| leaving.bytes).sum(),
+            more: found.due.more,
+            threads: found.due.leaving.into_iter().map(leaving).collect(),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Which threads a policy of what is kept lets go: looked at only, nothing is changed here.
 //!
 //! Only idle threads that nobody pinned, tagged [`KEEP_TAG`] or left something open in; the one that was used longest ago
-//! first. What forks share stays, so what a thread takes with it is found out by going through the plan in its order.
+//! first. What forks share stays, so what a thread takes with it is found out by going through them in their order.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -95,7 +95,7 @@ pub struct Leaving {
     pub updated_at_ms: i64,
     /// Its last event, so that one that was used since is left alone.
     pub last_seq: mcode_ids::Seq,
-    /// Bytes of events and bodies that go with it, when those before it in the plan are gone.
+    /// Bytes of events and bodies that go with it, when those before it are gone.
     pub bytes: u64,
     /// Why.
     pub why: Why,
@@ -103,7 +103,7 @@ pub struct Leaving {
 
 /// What a policy lets go, in that order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct Due {
     /// The threads, at most [`LEAVING_MAX`].
     pub leaving: Vec<Leaving>,
     /// Whether there may be more.
@@ -112,17 +112,17 @@ pub struct Plan {
 
 impl Store {
     /// What a policy lets go now (`now_ms` in milliseconds since 1970 UTC). Changes nothing.
-    pub async fn plan(&self, policy: Policy, now_ms: i64) -> Result<Plan, ReadError> {
+    pub async fn due(&self, policy: Policy, now_ms: i64) -> Result<Due, ReadError> {
         if policy.is_off() {
-            return Ok(Plan::default());
+            return Ok(Due::default());
         }
         self.readers
             .run(move |reader| {
                 // One moment for all of it.
                 let moment = reader.connection.unchecked_transaction()?;
-                let plan = Planning::new(reader, policy, now_ms).make()?;
+                let due = Looking::new(reader, policy, now_ms).make()?;
                 drop(moment);
-                Ok(plan)
+                Ok(due)
             })
             .await
     }
@@ -203,13 +203,13 @@ struct Idle {
     leaving: Leaving,
 }
 
-/// The making of a plan: what is gone so far.
-struct Planning<'r> {
+/// Looking for what is due: what is gone so far.
+struct Looking<'r> {
     connection: &'r Connection,
     blobs: &'r BlobFiles,
     policy: Policy,
     now_ms: i64,
-    plan: Plan,
+    due: Due,
     gone: HashSet<String>,
     /// Logs of which nothing is left.
     whole: HashSet<String>,
@@ -217,14 +217,14 @@ struct Planning<'r> {
     freed: BTreeMap<ProjectId, u64>,
 }
 
-impl<'r> Planning<'r> {
+impl<'r> Looking<'r> {
     fn new(reader: &'r Reader<'_>, policy: Policy, now_ms: i64) -> Self {
         Self {
             connection: reader.connection,
             blobs: reader.blobs,
             policy,
             now_ms,
-            plan: Plan::default(),
+            due: Due::default(),
             gone: HashSet::new(),
             whole: HashSet::new(),
             freed_bodies: 0,
@@ -232,7 +232,7 @@ impl<'r> Planning<'r> {
         }
     }
 
-    fn make(mut self) -> Result<Plan, ReadError> {
+    fn make(mut self) -> Result<Due, ReadError> {
         if let Some(days) = self.policy.keep_days {
             let before = self.now_ms.saturating_sub(i64::from(days).saturating_mul(DAY_MS));
             self.let_go(None, before, Why::Age, |_| true)?;
@@ -250,7 +250,7 @@ impl<'r> Planning<'r> {
             let over = move |planning: &Self| bodies.saturating_sub(planning.freed_bodies) > most;
             self.let_go(None, self.now_ms, Why::BodyBytes, over)?;
         }
-        Ok(self.plan)
+        Ok(self.due)
     }
 
     /// Plans threads that were used last before a moment for as long as something is so, the oldest first.
@@ -271,8 +271,8 @@ impl<'r> Planning<'r> {
             if !still(self) {
                 return Ok(());
             }
-            if self.plan.leaving.len() == LEAVING_MAX {
-                self.plan.more = true;
+            if self.due.leaving.len() == LEAVING_MAX {
+                self.due.more = true;
                 return Ok(());
             }
             // Where bodies take too much, a thread without any is of no use.
@@ -282,7 +282,7 @@ impl<'r> Planning<'r> {
             let (log, bodies) = self.take(&idle.thread_id)?;
             self.freed_bodies += bodies;
             *self.freed.entry(idle.leaving.project_id).or_default() += log + bodies;
-            self.plan.leaving.push(Leaving { bytes: log + bodies, why, ..idle.leaving });
+            self.due.leaving.push(Leaving { bytes: log + bodies, why, ..idle.leaving });
         }
         Ok(())
     }

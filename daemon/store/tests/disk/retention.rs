@@ -4,7 +4,7 @@ use mcode_env::Clock;
 use mcode_events::EventBody;
 use mcode_events::event::NewEvent;
 use mcode_ids::{ProjectId, ThreadId};
-use mcode_store::{IDLE_MS, KEEP_TAG, LEAVING_MAX, Plan, Policy, Store, Why};
+use mcode_store::{Due, IDLE_MS, KEEP_TAG, LEAVING_MAX, Policy, Store, Why};
 
 use crate::forks::fork;
 use crate::rig::{Rig, Thread, notice, started};
@@ -25,8 +25,8 @@ async fn change(store: &Store, thread: &mut Thread, body: EventBody) {
     store.append(thread.next(vec![NewEvent::of_thread(body)], at)).await.unwrap();
 }
 
-fn ids(plan: &Plan) -> Vec<ThreadId> {
-    plan.leaving.iter().map(|leaving| leaving.thread_id).collect()
+fn ids(due: &Due) -> Vec<ThreadId> {
+    due.leaving.iter().map(|leaving| leaving.thread_id).collect()
 }
 
 fn project(rig: &Rig) -> ProjectId {
@@ -50,17 +50,17 @@ async fn what_was_not_used_for_longer_goes_and_what_is_held_stays() {
     let at = running.state.updated_at_ms;
     store.append(running.next(vec![started(rig.run_id())], at)).await.unwrap();
     let policy = Policy { keep_days: Some(30), ..Policy::default() };
-    let plan = store.plan(policy, now).await.unwrap();
-    assert_eq!(ids(&plan), [oldest.id(), older.id()]);
-    assert!(plan.leaving.iter().all(|it| it.why == Why::Age && (1000..1500).contains(&it.bytes)), "{plan:#?}");
-    assert_eq!(store.plan(Policy::default(), now).await.unwrap(), Plan::default(), "off");
+    let due = store.due(policy, now).await.unwrap();
+    assert_eq!(ids(&due), [oldest.id(), older.id()]);
+    assert!(due.leaving.iter().all(|it| it.why == Why::Age && (1000..1500).contains(&it.bytes)), "{due:#?}");
+    assert_eq!(store.due(Policy::default(), now).await.unwrap(), Due::default(), "off");
     // What came from elsewhere is as old as it was there, and is not to go as soon as it came.
     let came = now - 5 * DAY;
     rig.sql(&format!("INSERT INTO imports VALUES ('{}', 'key', 'state', {came}, 2)", oldest.id()));
-    assert_eq!(ids(&store.plan(policy, now).await.unwrap()), [older.id()]);
+    assert_eq!(ids(&store.due(policy, now).await.unwrap()), [older.id()]);
     rig.sql("UPDATE imports SET at = at - 26 * 24 * 60 * 60 * 1000");
-    assert_eq!(ids(&store.plan(policy, now).await.unwrap()), [oldest.id(), older.id()]);
-    assert_eq!(ids(&store.plan(policy, now + DAY + 1).await.unwrap()).last(), Some(&new.id()));
+    assert_eq!(ids(&store.due(policy, now).await.unwrap()), [oldest.id(), older.id()]);
+    assert_eq!(ids(&store.due(policy, now + DAY + 1).await.unwrap()).last(), Some(&new.id()));
 }
 
 #[tokio::test]
@@ -76,23 +76,23 @@ async fn a_project_that_takes_too_much_loses_its_oldest_and_no_more_than_it_has_
     let today = used(&rig, &store, large, 0, 50_000).await;
     used(&rig, &store, small, 30, 50_000).await;
     let at_most = |bytes| Policy { project_bytes: Some(bytes), ..Policy::default() };
-    assert_eq!(ids(&store.plan(at_most(300_000), now).await.unwrap()), []);
-    let plan = store.plan(at_most(170_000), now).await.unwrap();
-    assert_eq!(ids(&plan), [threads[0].id(), threads[1].id()]);
-    assert!(plan.leaving.iter().all(|it| it.why == Why::ProjectBytes && it.project_id == large));
+    assert_eq!(ids(&store.due(at_most(300_000), now).await.unwrap()), []);
+    let due = store.due(at_most(170_000), now).await.unwrap();
+    assert_eq!(ids(&due), [threads[0].id(), threads[1].id()]);
+    assert!(due.leaving.iter().all(|it| it.why == Why::ProjectBytes && it.project_id == large));
     // What was used today stays however small the bound is, unless it is put away.
-    let plan = store.plan(at_most(60_000), now).await.unwrap();
-    assert_eq!(ids(&plan).len(), 4, "{plan:#?}");
-    let plan = store.plan(at_most(1), now + IDLE_MS).await.unwrap();
-    assert!(ids(&plan).contains(&threads[3].id()) && !ids(&plan).contains(&today.id()));
+    let due = store.due(at_most(60_000), now).await.unwrap();
+    assert_eq!(ids(&due).len(), 4, "{due:#?}");
+    let due = store.due(at_most(1), now + IDLE_MS).await.unwrap();
+    assert!(ids(&due).contains(&threads[3].id()) && !ids(&due).contains(&today.id()));
     let mut today = today;
     change(&store, &mut today, EventBody::ArchivedChanged { archived: true }).await;
-    assert!(ids(&store.plan(at_most(1), now + 1).await.unwrap()).contains(&today.id()));
+    assert!(ids(&store.due(at_most(1), now + 1).await.unwrap()).contains(&today.id()));
     // And done so it is enough.
     for thread in &threads[..2] {
         store.delete_thread(thread.id()).await.unwrap();
     }
-    assert_eq!(ids(&store.plan(at_most(170_000), now).await.unwrap()), []);
+    assert_eq!(ids(&store.due(at_most(170_000), now).await.unwrap()), []);
 }
 
 /// What goes with a thread depends on what its forks still share.
@@ -116,15 +116,15 @@ async fn what_forks_share_is_freed_by_the_last_of_them() {
     let at = child.state.updated_at_ms;
     store.append(child.next(vec![notice(&body)], at.max(now - 45 * DAY))).await.unwrap();
     let policy = Policy { keep_days: Some(30), ..Policy::default() };
-    let plan = store.plan(policy, now).await.unwrap();
-    assert_eq!(ids(&plan), [parent.id(), child.id()]);
-    let bytes: Vec<u64> = plan.leaving.iter().map(|it| it.bytes).collect();
+    let due = store.due(policy, now).await.unwrap();
+    assert_eq!(ids(&due), [parent.id(), child.id()]);
+    let bytes: Vec<u64> = due.leaving.iter().map(|it| it.bytes).collect();
     assert!((40_000..42_000).contains(&bytes[0]), "the third alone: {bytes:?}");
     assert!((80_000 + 90_000..175_000).contains(&bytes[1]), "what was shared, and the body: {bytes:?}");
     store.delete_thread(parent.id()).await.unwrap();
     assert!(store.blobs().holds(&body) && store.check().await.unwrap().is_whole());
-    let plan = store.plan(policy, now).await.unwrap();
-    assert_eq!(plan.leaving.iter().map(|it| it.bytes).collect::<Vec<_>>(), bytes[1..], "as it was foreseen");
+    let due = store.due(policy, now).await.unwrap();
+    assert_eq!(due.leaving.iter().map(|it| it.bytes).collect::<Vec<_>>(), bytes[1..], "as it was foreseen");
     let before = store.space().await.unwrap().projects.len();
     store.delete_thread(child.id()).await.unwrap();
     assert_eq!((before, store.space().await.unwrap().projects.len()), (1, 0));
@@ -147,8 +147,8 @@ async fn bodies_that_take_too_much_let_their_oldest_threads_go() {
         threads.push(thread.id());
     }
     let at_most = |bytes| Policy { body_bytes: Some(bytes), ..Policy::default() };
-    assert_eq!(ids(&store.plan(at_most(400_000), now).await.unwrap()), []);
-    assert_eq!(ids(&store.plan(at_most(150_000), now).await.unwrap()), [threads[0], threads[2]], "one has none");
+    assert_eq!(ids(&store.due(at_most(400_000), now).await.unwrap()), []);
+    assert_eq!(ids(&store.due(at_most(150_000), now).await.unwrap()), [threads[0], threads[2]], "one has none");
 }
 
 #[tokio::test]
@@ -160,9 +160,9 @@ async fn a_plan_is_bounded_and_a_policy_waits_anew_when_it_is_changed() {
         used(&rig, &store, of, 60 + number as i64 % 7, 10).await;
     }
     let policy = Policy { keep_days: Some(30), project_bytes: Some(1), body_bytes: None };
-    let plan = store.plan(policy, rig.clock.now().millis()).await.unwrap();
-    assert_eq!((plan.leaving.len(), plan.more), (LEAVING_MAX, true));
-    let mut days: Vec<i64> = plan.leaving.iter().map(|it| it.updated_at_ms).collect();
+    let due = store.due(policy, rig.clock.now().millis()).await.unwrap();
+    assert_eq!((due.leaving.len(), due.more), (LEAVING_MAX, true));
+    let mut days: Vec<i64> = due.leaving.iter().map(|it| it.updated_at_ms).collect();
     assert!(days.is_sorted());
     days.dedup();
     assert_eq!(days.len(), 7);

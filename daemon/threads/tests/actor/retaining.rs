@@ -41,7 +41,7 @@ async fn a_policy_is_reported_waits_and_then_lets_go_with_a_record() {
     let now = rig.clock_ms();
     let report = rig.threads.retention().await.unwrap();
     assert_eq!(report.policy, "keep_days = 30");
-    assert_eq!(report.plan.leaving.iter().map(|it| it.thread_id).collect::<Vec<_>>(), [old]);
+    assert_eq!(report.due.leaving.iter().map(|it| it.thread_id).collect::<Vec<_>>(), [old]);
     assert_eq!((report.noted_ms, report.acts_ms), (None, Some(now + GRACE_MS)), "looking notes nothing");
     assert_eq!(rig.threads.let_go().await.unwrap(), 0, "the first time it is only noted");
     rig.clock.advance_millis(GRACE_MS - 1);
@@ -100,7 +100,7 @@ async fn more_go_than_are_let_go_at_once_and_no_more_than_are_over() {
         threads.push(thread(&rig, &text).await);
     }
     rig.clock.advance_millis(2 * DAY);
-    let planned = rig.threads.retention().await.unwrap().plan.leaving.len();
+    let planned = rig.threads.retention().await.unwrap().due.leaving.len();
     assert!((11..25).contains(&planned), "{planned}");
     assert_eq!(rig.threads.let_go().await.unwrap(), 0);
     rig.clock.advance_millis(GRACE_MS);
