@@ -274,11 +274,6 @@ impl Threads {
         Ok(Subscription { head: handle.head.subscribe(), live: handle.live.subscribe() })
     }
 
-    /// Whether anybody watches a thread.
-    pub(crate) fn is_watched(&self, thread_id: ThreadId) -> bool {
-        self.actors().get(&thread_id).is_some_and(|handle| handle.head.receiver_count() > 0)
-    }
-
     /// Threads, newest activity first.
     pub async fn list(&self, filter: ThreadFilter) -> Result<Page<ThreadRow>, ThreadError> {
         Ok(self.inner.deps.store.threads(filter).await?)

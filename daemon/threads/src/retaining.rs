@@ -127,9 +127,6 @@ impl Threads {
     /// Lets a thread go; `false` when it is in use or was used since.
     async fn retire(&self, leaving: &Leaving, policy: &str) -> Result<bool, ThreadError> {
         let thread_id = leaving.thread_id;
-        if self.is_watched(thread_id) {
-            return Ok(false);
-        }
         let used = Timestamp::from_millis(leaving.updated_at_ms).to_string();
         let entry = AuditEntry {
             subject: brief(&format!("{} ({})", leaving.title, leaving.root)),
