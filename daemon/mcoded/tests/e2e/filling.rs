@@ -67,7 +67,7 @@ fn f05_a_disk_that_fills_during_a_turn_loses_no_thread_and_no_setting() {
         if request.body.to_string().contains("while it fills") {
             fill(&filling);
         }
-        Reply::text(&"an answer ".repeat(2_000))
+        Reply::text("an answer ".repeat(2_000))
     }));
     daemon.use_server(&server);
     let model = "model = \"openai/gpt-5\"\n";
@@ -114,7 +114,7 @@ fn f05_a_disk_that_fills_during_a_turn_loses_no_thread_and_no_setting() {
 #[allow(clippy::print_stderr)]
 fn whatever_call_of_an_export_fails_the_file_is_whole_or_the_old_one() {
     let Some(disk) = FailingDisk::make() else { return };
-    let stage = Stage::new(Script::new().allow_unused().reply(Reply::text(&"long ".repeat(30_000))));
+    let stage = Stage::new(Script::new().allow_unused().reply(Reply::text("long ".repeat(30_000))));
     if script(&stage.workspace.path(), "id -u") != "0\n" {
         eprintln!("SKIPPED: whose calls are watched gives privileges up, and the daemon serves nobody who has");
         return stage.server.finish();

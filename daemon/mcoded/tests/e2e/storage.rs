@@ -172,7 +172,7 @@ fn what_takes_space_is_told_place_by_place() {
 /// A disk with the bodies that is not mounted loses none of them.
 #[test]
 fn bodies_whose_folder_is_not_mounted_are_not_given_up() {
-    let mut stage = Stage::new(Script::new().reply(Reply::text(&"long ".repeat(30_000))).reply(Reply::text("fine")));
+    let mut stage = Stage::new(Script::new().reply(Reply::text("long ".repeat(30_000))).reply(Reply::text("fine")));
     let thread = said_by(&stage, "a long answer");
     let (data, aside) = (stage.daemon.home().join("data"), stage.daemon.home().join("unmounted"));
     stage.daemon.stop();
