@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mcode_events::event::{Event, EventBody};
-use mcode_events::{BlobError, Blobs};
+use mcode_events::{BlobError, Blobs, PlanOutcome};
 use mcode_histories::foreign::{self, Discovery, Found, Maker, Reading, Report, discover};
 use mcode_histories::own::FILE_BYTES_MAX;
 use mcode_histories::{Contents, Identity, Importing, Limits, Place, ThreadFile};
@@ -30,6 +30,16 @@ pub(crate) const TAKEN_AT_ONCE: usize = 4;
 
 /// The project of threads whose folder is not on this machine. A folder comes to it when the user calls its threads so.
 pub const IMPORTED: &str = "imported";
+
+/// An event as it is taken in: a plan that was approved elsewhere was not approved here, and would be part of each prompt.
+fn unapproved(mut event: Event) -> Event {
+    if let EventBody::PlanSettled { outcome, .. } = &mut event.body
+        && *outcome == PlanOutcome::Approved
+    {
+        *outcome = PlanOutcome::Dropped;
+    }
+    event
+}
 
 /// Events and bodies between two looks whether the daemon ends.
 const LOOK_EVERY: usize = 100;
@@ -315,7 +325,7 @@ impl Import {
     ) -> Result<(), ThreadError> {
         for (event, count) in events.zip(0..) {
             self.look(count)?;
-            staging.add(&event?)?;
+            staging.add(&unapproved(event?))?;
         }
         // Where a thread stands in lists is not for a file to say.
         if staging.state().pinned {

@@ -7,6 +7,7 @@ use mcode_events::Part;
 use mcode_events::event::{ApprovalOutcome, EventBody, NewEvent};
 use mcode_events::plan::Plan;
 use mcode_events::run::{Delivery, QueuedInput, RunStatus};
+use mcode_events::state::ThreadState;
 use mcode_ids::{InputId, ProcessId, RunId};
 
 use crate::actor::{Actor, QUEUED_INPUTS_MAX};
@@ -30,14 +31,7 @@ impl Actor {
     pub(crate) async fn signal(&mut self, signal: AgentSignal) {
         match signal {
             AgentSignal::Record { events, reply } => {
-                let plans: Vec<Plan> = events.iter().filter_map(submitted).collect();
-                let recorded = self.append(events, None).await.map_err(|error| RecordError::Log(error.to_string()));
-                if recorded.is_ok() {
-                    for plan in &plans {
-                        self.keep_plan(plan).await;
-                    }
-                }
-                let answer = recorded.map(|_| Arc::clone(&self.state));
+                let answer = self.record(events).await;
                 let _ = reply.send(answer).is_ok();
             }
             AgentSignal::TakeInputs { delivery, turn_id, run_id, reply } => {
@@ -97,6 +91,16 @@ impl Actor {
                 let _ = reply.send(()).is_ok();
             }
         }
+    }
+
+    /// Records facts; gives the state with them. A plan among them is kept as a file too, now that it is on record.
+    async fn record(&mut self, events: Vec<NewEvent>) -> Result<Arc<ThreadState>, RecordError> {
+        let plans: Vec<Plan> = events.iter().filter_map(submitted).collect();
+        self.append(events, None).await.map_err(|error| RecordError::Log(error.to_string()))?;
+        for plan in &plans {
+            self.keep_plan(plan).await;
+        }
+        Ok(Arc::clone(&self.state))
     }
 
     /// Leaves the model a notice. Where as much is queued as may be, it is put to the last one that waits there; the first

@@ -99,6 +99,11 @@ fn a_plan_is_changed_as_asked_approved_and_carried_out() {
     // It stays, until it is taken back.
     stage.ask(&["-t", &run.thread_id, "go on"]).ok();
     assert!(stage.server.requests().last().unwrap().system().contains("the second way"));
+    // Whoever takes the thread in elsewhere has approved nothing.
+    stage.mcode(&["threads", "export", &run.thread_id, "-o", "thread.jsonl"]).ok();
+    let imported = stage.mcode(&["threads", "import", "thread.jsonl"]).ok().stdout.trim().to_owned();
+    stage.ask(&["-t", &imported, "-m", OWN, "go on"]).ok();
+    assert!(!stage.server.requests().last().unwrap().system().contains("the second way"));
     stage.mcode(&["threads", "rewind", &run.thread_id, "--turns", "2"]).ok();
     stage.ask(&["-t", &run.thread_id, "anew"]).ok();
     assert!(!stage.server.requests().last().unwrap().system().contains("the second way"));

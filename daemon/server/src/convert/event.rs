@@ -47,17 +47,7 @@ fn body(event: &Event) -> Body {
         EventBody::TagsChanged { tags } => Body::TagsChanged(v1::TagsChanged { tags: tags.clone() }),
         EventBody::ThreadForked { parent_id, parent_seq, title } => forked_body(*parent_id, *parent_seq, title),
         EventBody::CheckpointTaken { checkpoint } => checkpoint_body(event, checkpoint),
-        EventBody::PlanSubmitted { plan } => Body::PlanSubmitted(v1::PlanSubmitted {
-            plan_id: plan.tool_call_id.to_string(),
-            path: plan.path.clone(),
-            title: plan.title.clone(),
-            size_bytes: plan.content.size_bytes,
-        }),
-        EventBody::PlanSettled { tool_call_id, outcome, comment } => Body::PlanSettled(v1::PlanSettled {
-            plan_id: tool_call_id.to_string(),
-            status: outcome.as_str().to_owned(),
-            comment: comment.clone(),
-        }),
+        EventBody::PlanSubmitted { .. } | EventBody::PlanSettled { .. } => plan_body(event),
         EventBody::FilesRestored { files, left, .. } => {
             Body::FilesRestored(v1::FilesRestored { files: files.clone(), left: *left })
         }
@@ -99,6 +89,23 @@ fn body(event: &Event) -> Body {
         | EventBody::QuestionAnswered { .. }
         | EventBody::ProcessStarted { .. }
         | EventBody::ProcessExited { .. } => item_body(event),
+    }
+}
+
+fn plan_body(event: &Event) -> Body {
+    match &event.body {
+        EventBody::PlanSubmitted { plan } => Body::PlanSubmitted(v1::PlanSubmitted {
+            plan_id: plan.tool_call_id.to_string(),
+            path: plan.path.clone(),
+            title: plan.title.clone(),
+            size_bytes: plan.content.size_bytes,
+        }),
+        EventBody::PlanSettled { tool_call_id, outcome, comment } => Body::PlanSettled(v1::PlanSettled {
+            plan_id: tool_call_id.to_string(),
+            status: outcome.as_str().to_owned(),
+            comment: comment.clone(),
+        }),
+        other => Body::Opaque(opaque(other)),
     }
 }
 
