@@ -77,6 +77,8 @@ pub struct RunSnapshots {
 
 #[derive(Debug, Default)]
 struct Seen {
+    /// The root that it is of; empty for the thread's own.
+    root: String,
     /// The last snapshot that is on record.
     last: Option<String>,
     /// When it was taken.
@@ -90,11 +92,11 @@ struct Seen {
 }
 
 impl RunSnapshots {
-    /// Those of a run that goes on from the thread's last one.
+    /// Those of a run that goes on from the thread's last one of this root, which is empty for the thread's own.
     #[must_use]
-    pub fn new(taker: Option<Arc<dyn TakeSnapshot>>, last: Option<String>) -> Self {
+    pub fn new(taker: Option<Arc<dyn TakeSnapshot>>, root: String, last: Option<String>) -> Self {
         let off = taker.is_none();
-        Self { taker, seen: Mutex::new(Seen { last, off, ..Seen::default() }) }
+        Self { taker, seen: Mutex::new(Seen { root, last, off, ..Seen::default() }) }
     }
 
     /// Begins to look, beside whatever comes next.
@@ -134,6 +136,7 @@ impl RunSnapshots {
         }
         let checkpoint = Checkpoint {
             checkpoint_id: CheckpointId::from_uuid(services.ids.next()),
+            root: seen.root.clone(),
             before,
             snapshot: taken.snapshot,
             tool_call_id: call,

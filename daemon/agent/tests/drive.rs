@@ -180,7 +180,7 @@ async fn run_among(
         gates,
         treasury,
         caps,
-        snapshots: Arc::new(RunSnapshots::new(None, None)),
+        snapshots: Arc::new(RunSnapshots::new(None, String::new(), None)),
     };
     let options = RunOptions {
         model: model.to_owned(),

@@ -47,6 +47,9 @@ impl Changes {
 pub struct Checkpoint {
     /// Its id.
     pub checkpoint_id: CheckpointId,
+    /// The root of the work tree that it is of; empty for the thread's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub root: String,
     /// The state that came before it in the thread, by its name in the project's depot; `None` for the first.
     pub before: Option<String>,
     /// The state, by its name in the project's depot.

@@ -233,8 +233,8 @@ impl Threads {
         paths: Vec<String>,
     ) -> Result<Differences, ThreadError> {
         let state = self.state(thread_id).await?;
-        let (checkpoint_id, spans) = spans_since(&state, checkpoint_id)?;
-        let (depots, root) = (Arc::clone(&self.deps().depots), root_of(&state));
+        let (checkpoint_id, root, spans) = spans_since(&state, checkpoint_id)?;
+        let depots = Arc::clone(&self.deps().depots);
         blocking(move || {
             let depot = depots.depot(&root).map_err(refused)?;
             let mut wanted = BTreeSet::new();
@@ -271,8 +271,8 @@ impl Threads {
         if let Some(run_id) = state.open.run {
             return Err(ThreadError::RunActive { thread_id, run_id });
         }
-        let (checkpoint_id, spans) = spans_since(&state, restore.checkpoint_id)?;
-        let (depots, root) = (Arc::clone(&self.deps().depots), root_of(&state));
+        let (checkpoint_id, root, spans) = spans_since(&state, restore.checkpoint_id)?;
+        let depots = Arc::clone(&self.deps().depots);
         let dry_run = restore.dry_run;
         let (outcome, undo) = blocking(move || {
             let depot = depots.depot(&root).map_err(refused)?;
@@ -356,11 +356,11 @@ pub(crate) fn root_of(state: &ThreadState) -> PathBuf {
     PathBuf::from(if state.root.is_empty() { &state.cwd } else { &state.root })
 }
 
-/// What the agent did after a state, the earliest first.
+/// What the agent did after a state in the work tree that it is of, the earliest first.
 fn spans_since(
     state: &ThreadState,
     checkpoint_id: Option<CheckpointId>,
-) -> Result<(CheckpointId, Vec<Span>), ThreadError> {
+) -> Result<(CheckpointId, PathBuf, Vec<Span>), ThreadError> {
     let marks = &state.checkpoints;
     let at = match checkpoint_id {
         Some(id) => marks.iter().position(|mark| mark.checkpoint.checkpoint_id == id),
@@ -375,19 +375,24 @@ fn spans_since(
             },
         });
     };
-    let after = marks.iter().skip(at + 1).map(|mark| &mark.checkpoint).filter(|it| it.tool_call_id.is_some());
+    let root = &mark.checkpoint.root;
+    let after = marks.iter().skip(at + 1).map(|mark| &mark.checkpoint);
+    let after = after.filter(|it| it.tool_call_id.is_some() && it.root == *root);
     let span = |it: &mcode_events::Checkpoint| {
         Some(Span { before: it.before.as_ref()?.parse().ok()?, after: it.snapshot.parse().ok()? })
     };
     let spans = after.filter_map(span).collect();
-    Ok((mark.checkpoint.checkpoint_id, spans))
+    let root = if root.is_empty() { root_of(state) } else { PathBuf::from(root) };
+    Ok((mark.checkpoint.checkpoint_id, root, spans))
 }
 
 /// The state before the last turn in which a call changed anything.
 fn before_last_turn(marks: &[Arc<CheckpointMark>]) -> Option<usize> {
     let by_call = |mark: &Arc<CheckpointMark>| mark.checkpoint.tool_call_id.is_some();
     let turn = marks.iter().rev().find(|mark| by_call(mark))?.turn_id;
-    marks.iter().position(|mark| by_call(mark) && mark.turn_id == turn)?.checked_sub(1)
+    let first = marks.iter().position(|mark| by_call(mark) && mark.turn_id == turn)?;
+    let root = &marks.get(first)?.checkpoint.root;
+    marks.iter().take(first).rposition(|mark| mark.checkpoint.root == *root)
 }
 
 fn tree_path(text: &str) -> Result<TreePath, ThreadError> {

@@ -209,7 +209,11 @@ impl Actor {
         let Working { options, root, project, surroundings } = working;
         let place = Place { thread_id: Some(self.thread_id), root: root.clone(), project: project.clone() };
         let keys = self.keys(surroundings);
-        let last = self.state.checkpoints.last().map(|mark| mark.checkpoint.snapshot.clone());
+        // A thread may be gone on with in another work tree, whose files are others.
+        let is_own = *root == crate::checkpoints::root_of(&self.state);
+        let other = if is_own { String::new() } else { root.to_string_lossy().into_owned() };
+        let marks = self.state.checkpoints.iter().rev();
+        let last = marks.map(|mark| &mark.checkpoint).find(|it| it.root == other).map(|it| it.snapshot.clone());
         let services = RunServices {
             port: RunPort::new(run_id, self.signal_sender.clone()),
             models: Arc::clone(&self.deps.models),
@@ -227,7 +231,7 @@ impl Actor {
             gates: Arc::clone(&self.deps.gates),
             treasury: Arc::clone(&self.deps.treasury),
             caps: crate::spending::caps(&(self.deps.config)(), project.as_deref()),
-            snapshots: Arc::new(RunSnapshots::new(self.deps.depots.snapshots_of(root, last.as_deref()), last)),
+            snapshots: Arc::new(RunSnapshots::new(self.deps.depots.snapshots_of(root, last.as_deref()), other, last)),
         };
         let context = RunContext {
             thread_id: self.thread_id,

@@ -168,7 +168,8 @@ async fn restore(
             .map(|file| sanitize_line(&format!("{would}{} {}", file.action, file.path)).into_owned())
             .collect();
         if lines.is_empty() {
-            lines.push("nothing had to be brought back".to_owned());
+            let none = if response.conflicts.is_empty() { "nothing had to be" } else { "nothing was" };
+            lines.push(format!("{none} brought back"));
         }
         lines.join("\n")
     })?;

@@ -125,8 +125,13 @@ async fn back_up(context: &Context, path: &Path) -> Outcome {
 
 async fn restore(context: &Context, path: &Path, yes: bool) -> Outcome {
     let path = absolute(context, path)?;
+    // Nothing is asked and nothing ended for a name that is mistyped.
+    if !path.is_file() {
+        return Err(failed(format!("there is no file {}; nothing was changed", path.display())));
+    }
     let what = format!(
-        "All threads would be replaced by those of {}; what is there now is put into a folder beside",
+        "All threads would be replaced by those of {}; what is there now is put into a folder beside, and commands that run \
+         in the background end",
         sanitize_line(&path.display().to_string())
     );
     if !yes && !confirmed(&what, "Bring the copy back?").await? {
@@ -134,13 +139,26 @@ async fn restore(context: &Context, path: &Path, yes: bool) -> Outcome {
         return Ok(1);
     }
     // The daemon holds the data; it refuses while runs are at work.
-    daemon::stop(context, v1::ShutdownRequest { force: false, keep_processes: false }).await?;
+    let stopped = daemon::stop(context, v1::ShutdownRequest { force: false, keep_processes: false }).await;
+    stopped.map_err(|failure| match failure {
+        Failure::Error(error) if error.reason == "RUNS_ACTIVE" => Failure::Error(
+            error.hint("wait for it, or end it first with: mcode runs cancel RUN (mcode runs list names it)"),
+        ),
+        other => other,
+    })?;
     let program = mcode_endpoint::find_program()
         .map_err(|error| ClientError::new(ErrorKind::Daemon, "DAEMON_UNREACHABLE", error.to_string()))?;
     let output = run(program, path).await.map_err(|error| failed(format!("mcoded cannot be run: {error}")))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(why.trim().trim_start_matches("mcoded: ").to_owned()));
+        let why = why.trim().trim_start_matches("mcoded: ");
+        if why.is_empty() {
+            let ended = format!("the copy could not be brought back: mcoded ended early ({})", output.status);
+            return Err(ClientError::new(ErrorKind::Daemon, "NOT_RESTORED", ended)
+                .hint("what was begun is finished or taken back by the next start: look with mcode doctor --db")
+                .into());
+        }
+        return Err(failed(why.to_owned()));
     }
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match context.form {

@@ -181,6 +181,30 @@ fn the_model_is_told_of_changes_while_it_works() {
     assert_eq!(stage.ask(&["--yolo", "look"]).ok().stdout, "told\n");
 }
 
+/// A thread that is gone on with in another work tree: what it did there is undone there, and the first is left alone.
+#[test]
+fn what_was_done_in_another_work_tree_is_undone_there() {
+    let stage = Stage::new(
+        Script::new()
+            .reply(Reply::text("here"))
+            .reply(shell("echo agent > new.txt"))
+            .reply(Reply::text("done"))
+            .reply(shell("true"))
+            .reply(Reply::text("done")),
+    );
+    repository(&stage);
+    let other = stage.daemon.home().join("other");
+    stage.workspace.git(&["worktree", "add", "-q", &other.to_string_lossy()]);
+    let thread = text(&stage.ask(&["--output", "json", "look"]).ok().json()["thread_id"]);
+    stage.daemon.mcode_in(&other, &["ask", "-t", &thread, "--yolo", "do it"]).ok();
+    assert_eq!(std::fs::read_to_string(other.join("new.txt")).unwrap(), "agent\n");
+    stage.workspace.write("new.txt", "the user's own\n");
+    stage.ask(&["-t", &thread, "--yolo", "and here?"]).ok();
+    stage.mcode(&["checkpoint", "restore", "-t", &thread]).ok();
+    assert_eq!(stage.workspace.read("new.txt"), "the user's own\n");
+    assert!(!other.join("new.txt").exists());
+}
+
 #[test]
 fn tools_bring_nothing_back() {
     let stage = Stage::new(

@@ -108,8 +108,9 @@ impl Store {
     /// Looks through everything that is kept.
     pub async fn check(&self) -> Result<Check, ReadError> {
         let mut check = Check::default();
-        for line in self.readers.run(|reader| Ok(database(reader.connection)?)).await? {
-            check.add(FaultKind::Database, None, None, line);
+        for line in self.anew(database).await? {
+            let kind = if is_of_the_index(&line) { FaultKind::Index } else { FaultKind::Database };
+            check.add(kind, None, None, line);
         }
         self.check_threads(&mut check).await?;
         for log in self.readers.run(|reader| Ok(logs::left_behind(reader.connection)?)).await? {
@@ -123,11 +124,26 @@ impl Store {
             check.orphans += 1;
             check.orphan_bytes += orphan.bytes;
         }
-        for (thread, what) in self.readers.run(|reader| Ok(index(reader.connection)?)).await? {
+        for (thread, what) in self.anew(index).await? {
             check.add(FaultKind::Index, thread.parse().ok(), None, what);
         }
         check.set_aside = self.readers.run(|reader| Ok(set_aside(reader.connection)?)).await?;
         Ok(check)
+    }
+
+    /// Looks with a connection that was never used: one that has searched compares what is there now with what it remembers
+    /// of the index, and takes each change since for damage.
+    pub(crate) async fn anew<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let path = self.readers.database().to_path_buf();
+        self.readers
+            .run(move |_| {
+                let connection = crate::schema::open_reader(&path).map_err(ReadError::Store)?;
+                Ok(look(&connection)?)
+            })
+            .await
     }
 
     async fn check_threads(&self, check: &mut Check) -> Result<(), ReadError> {
@@ -190,7 +206,7 @@ impl Store {
 }
 
 /// What SQLite says about its file; nothing when it is whole.
-fn database(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(crate) fn database(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare(&format!("PRAGMA quick_check({DATABASE_LINES_MAX})"))?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>();
     match lines {
@@ -199,6 +215,11 @@ fn database(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         Err(error) if crate::log::is_damage(&error) => Ok(vec![error.to_string()]),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a line of [`database`] is about the index of what was said, which is made from the log.
+pub(crate) fn is_of_the_index(line: &str) -> bool {
+    line.contains("fts5") || line.contains("\"said\"")
 }
 
 /// A body with what is wrong with it and one thread that names it.

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::Store;
 use crate::blobs::{BlobFiles, Orphan};
-use crate::care::check::{index, lists, own_run_rows, waiting};
+use crate::care::check::{database, index, is_of_the_index, lists, own_run_rows, waiting};
 use crate::care::logs;
 use crate::error::{Damage, StoreError};
 use crate::lineage::number;
@@ -66,10 +66,11 @@ impl Store {
                 mended.threads.push(thread_id);
             }
         }
+        let damaged = self.anew(database).await?.iter().any(|line| is_of_the_index(line));
         mended.index = self
             .writer
-            .change(|transaction, _now| {
-                let wrong = !index(transaction)?.is_empty();
+            .change(move |transaction, _now| {
+                let wrong = damaged || !index(transaction)?.is_empty();
                 if wrong {
                     crate::search::begin_anew(transaction)?;
                 }

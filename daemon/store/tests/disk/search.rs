@@ -45,6 +45,24 @@ async fn thread_with(rig: &Rig, store: &Store, events: Vec<NewEvent>, at_ms: i64
 }
 
 #[tokio::test]
+async fn a_look_after_searches_and_deletions_finds_the_index_whole() {
+    let rig = Rig::new();
+    let store = rig.open();
+    for round in 0..10 {
+        let mut threads = Vec::new();
+        for number in 0..4 {
+            let text = format!("alpha {number} of {round}");
+            threads.push(thread_with(&rig, &store, vec![said(&text)], i64::from(round)).await);
+            indexed(&store).await;
+            assert!(!find(&store, "alpha").await.hits.is_empty());
+        }
+        store.delete_thread(threads[0].id()).await.unwrap();
+        let check = store.check().await.unwrap();
+        assert!(check.is_whole(), "round {round}: {check:#?}");
+    }
+}
+
+#[tokio::test]
 async fn messages_and_output_are_found_by_their_words() {
     let rig = Rig::new();
     let store = rig.open();

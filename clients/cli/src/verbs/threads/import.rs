@@ -238,7 +238,7 @@ fn remarks(imported: &v1::ImportedThread) -> Vec<String> {
         remarks.push(format!("could not be read: {more} more places"));
     }
     if !imported.earlier_thread_id.is_empty() {
-        remarks.push(format!("{} was made of an earlier state of it, and stays", imported.earlier_thread_id));
+        remarks.push(format!("{} was imported from it before, and stays", imported.earlier_thread_id));
     }
     remarks
 }

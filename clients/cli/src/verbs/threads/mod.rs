@@ -249,12 +249,14 @@ fn titled(thread: &v1::Thread) -> String {
 
 fn row(thread: &v1::Thread) -> Vec<String> {
     let usage = thread.usage.unwrap_or_default();
+    let tokens = usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
     vec![
         thread.thread_id.clone(),
         thread.state.clone(),
         local(thread.updated_at.as_ref()),
-        (usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens).to_string(),
-        format!("${:.2}", usage.cost_usd),
+        tokens.to_string(),
+        // Tokens without a cost are those of a model whose price is not known.
+        if usage.cost_usd > 0.0 || tokens == 0 { format!("${:.2}", usage.cost_usd) } else { "?".to_owned() },
         thread.cwd.clone(),
         titled(thread),
     ]
