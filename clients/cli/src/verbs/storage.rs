@@ -140,11 +140,11 @@ async fn restore(context: &Context, path: &Path, yes: bool) -> Outcome {
     }
     // The daemon holds the data; it refuses while runs are at work.
     let stopped = daemon::stop(context, v1::ShutdownRequest { force: false, keep_processes: false }).await;
-    stopped.map_err(|failure| match failure {
-        Failure::Error(error) if error.reason == "RUNS_ACTIVE" => Failure::Error(
-            error.hint("wait for it, or end it first with: mcode runs cancel RUN (mcode runs list names it)"),
-        ),
-        other => other,
+    stopped.map_err(|error| match error.reason.as_str() {
+        "RUNS_ACTIVE" => {
+            error.hint("wait for it, or end it first with: mcode runs cancel RUN (mcode runs list names it)")
+        }
+        _ => error,
     })?;
     let program = mcode_endpoint::find_program()
         .map_err(|error| ClientError::new(ErrorKind::Daemon, "DAEMON_UNREACHABLE", error.to_string()))?;
