@@ -99,6 +99,8 @@ impl ThreadState {
     pub(crate) fn apply_plan(&mut self, event: &Event) {
         match &event.body {
             EventBody::PlanSubmitted { plan } => {
+                // An earlier daemon may have come no further than this; the call was made again.
+                self.plans.retain(|mark| mark.plan.tool_call_id != plan.tool_call_id);
                 self.plans.push(PlanMark { plan: plan.clone(), seq: event.seq, settled: None });
             }
             EventBody::PlanSettled { tool_call_id, outcome, .. } => {

@@ -210,6 +210,7 @@ fn events(state: &ThreadState, kept: &Kept) -> Vec<NewEvent> {
     closing.open.processes.retain(|id, _| !kept.processes.contains(id));
     closing.open.approvals.retain(|_, request| !kept.calls.contains(&request.tool_call_id));
     closing.open.questions.retain(|_, question| !kept.calls.contains(&question.tool_call_id));
+    closing.plans.retain(|mark| !kept.calls.contains(&mark.plan.tool_call_id));
     let still_waits = closing.open.approvals.len() + closing.open.questions.len()
         < state.open.approvals.len() + state.open.questions.len();
     let parked = parked(state);

@@ -101,15 +101,25 @@ fn a_plan_is_changed_as_asked_approved_and_carried_out() {
     assert!(stage.server.requests().last().unwrap().system().contains("the second way"));
     // Whoever takes the thread in elsewhere has approved nothing.
     stage.mcode(&["threads", "export", &run.thread_id, "-o", "thread.jsonl"]).ok();
-    let imported = stage.mcode(&["threads", "import", "thread.jsonl"]).ok().stdout.trim().to_owned();
+    let imported = text(&stage.json(&["threads", "import", "thread.jsonl"])["imported"]["thread"]["thread_id"]);
     stage.ask(&["-t", &imported, "-m", OWN, "go on"]).ok();
     assert!(!stage.server.requests().last().unwrap().system().contains("the second way"));
     stage.mcode(&["threads", "rewind", &run.thread_id, "--turns", "2"]).ok();
     stage.ask(&["-t", &run.thread_id, "anew"]).ok();
     assert!(!stage.server.requests().last().unwrap().system().contains("the second way"));
-    let statuses: Vec<Value> = plans(&stage).iter().map(|plan| plan["status"].clone()).collect();
+    let mut statuses = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = ["plans", "list", "--thread", &run.thread_id, "--limit", "1", "--page-token", &token];
+        let page = stage.json(&page);
+        statuses.extend(page["plans"].as_array().unwrap().iter().map(|plan| plan["status"].clone()));
+        token = text(&page["next_page_token"]);
+        if token.is_empty() {
+            break;
+        }
+    }
     assert_eq!(statuses, ["approved", "changes"]);
-    assert_eq!(stage.json(&["plans", "list", "--limit", "1"])["plans"][0]["status"], "approved");
+    assert_eq!(plans(&stage).len(), 4, "the imported thread's are listed too");
 }
 
 #[test]
