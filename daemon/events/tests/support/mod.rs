@@ -248,7 +248,7 @@ pub fn one_of_each() -> Vec<EventBody> {
         EventBody::CheckpointTaken {
             checkpoint: Checkpoint {
                 checkpoint_id: id("chk_", 13),
-                root: "/work/other".into(),
+                root: "/elsewhere".into(),
                 before: Some("0c".repeat(32)),
                 snapshot: "0d".repeat(32),
                 tool_call_id: Some(id("tc_", 5)),
