@@ -174,7 +174,7 @@ mod tests {
             hint(&["mcode", "why is it red"]).as_deref(),
             Some("to ask the agent something: mcode ask \"why is it red\"")
         );
-        assert_eq!(hint(&["mcode", "explain"]).as_deref(), Some("to ask the agent something: mcode ask PROMPT"));
+        assert_eq!(hint(&["mcode", "mend"]).as_deref(), Some("to ask the agent something: mcode ask PROMPT"));
         assert_eq!(hint(&["mcode", "logs"]).as_deref(), Some("did you mean: mcode daemon logs"));
         // A near miss has clap's own tip.
         assert_eq!(hint(&["mcode", "thraeds"]), None);

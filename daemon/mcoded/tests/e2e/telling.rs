@@ -162,7 +162,7 @@ fn verbs_that_are_none_lead_to_the_right_one() {
     let stage = Stage::new(Script::new());
     for (words, hint) in [
         (&["why is it red"][..], "mcode ask \"why is it red\""),
-        (&["explain"], "mcode ask PROMPT"),
+        (&["mend"], "mcode ask PROMPT"),
         (&["logs"], "mcode daemon logs"),
         (&["ask", "--nonsense"], "--help"),
         (&["config", "unset", "nonsense"], "hint:"),

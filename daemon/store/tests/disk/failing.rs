@@ -275,7 +275,8 @@ async fn whatever_call_of_a_migration_fails_the_next_start_finishes_it() {
     let connection = before.alone();
     connection
         .execute_batch(
-            "DROP TABLE leaving; DROP TABLE retention; PRAGMA user_version = 7; PRAGMA auto_vacuum = NONE; VACUUM",
+            "DROP INDEX plans_by_time; DROP INDEX plans_settled; DROP TABLE leaving; DROP TABLE retention;
+             PRAGMA user_version = 7; PRAGMA auto_vacuum = NONE; VACUUM",
         )
         .unwrap();
     drop(connection);
